@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public C++ interface: fork-join threads over one memory shared by all processes of the job.
+//
+// Memory model in one paragraph (docs/memory-model.md has it whole): what a thread wrote before it forked, ended,
+// unlocked a mutex or arrived at a barrier is seen by the thread that was forked, that joined it, that locked the
+// mutex next or that left the barrier, on whatever process each of them runs. Unordered accesses to the same byte, one
+// of them a write, are data races. Plain std::atomic, globals and function-local statics are per process.
+//
+// Thread-safety: everything here may be called from any user-level thread; what may be called from elsewhere says so.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <compare>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <new>
+#include <span>
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace ayatori {
+
+namespace detail {
+
+struct Descriptor;  // a user-level thread; lies outside the space
+
+// Room for a callable on the stack of a thread that does not run yet (thesis 6.1, `allocate`).
+struct Allocated {
+  Descriptor* thread;
+  void* object;
+};
+
+// Throws std::system_error (resource_unavailable_try_again) when no stack is left, (operation_not_permitted) when the
+// caller is not a user-level thread.
+Allocated allocate_thread(std::size_t align, std::size_t bytes);
+// Starts `thread` with invoke(object), child first: the caller's continuation is what others may steal.
+// process < 0: here; otherwise on that process, not stolen before it starts.
+void fork_thread(const Allocated& child, void (*invoke)(void*), int process) noexcept;
+void* abandon_thread(const Allocated& child) noexcept;  // undo of allocate_thread
+// Waits for the end of `thread`, makes its writes visible, frees it; rethrows what left it.
+void join_thread(Descriptor* thread);
+// As join_thread, but hands back what left the thread instead of throwing it.
+std::exception_ptr join_thread_nothrow(Descriptor* thread) noexcept;
+void detach_thread(Descriptor* thread) noexcept;
+std::uint64_t thread_number(const Descriptor* thread) noexcept;  // unique in the job while the thread lives
+std::uint64_t current_thread_number() noexcept;
+void yield_thread() noexcept;
+void sleep_thread(std::int64_t nanoseconds) noexcept;
+void store_exception(std::exception_ptr error) noexcept;  // of the current thread, for its joiner
+
+struct RootArgs {
+  int argc;
+  char** argv;
+};
+int run_job(int argc, char** argv, void (*construct)(void* where, void* from), int (*call)(void* object, RootArgs args),
+            void (*destroy)(void*), void* from, std::size_t align, std::size_t bytes);
+
+// One 8-byte cell behind atomic<T>; address as the user sees it. Out of the space: plain atomics of this process.
+enum class Rmw { kLoad, kStore, kExchange, kAdd, kAnd, kOr, kXor, kCompareExchange };
+// `bytes` is 4 or 8. Returns the value before the operation. For kCompareExchange `expected` is compared.
+std::uint64_t atomic_rmw(void* address, std::size_t bytes, Rmw op, std::uint64_t operand, std::uint64_t expected,
+                         std::memory_order order) noexcept;
+void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noexcept;
+
+// Handles of synchronisation objects whose state lies outside the space; 0 is no object.
+using SyncHandle = std::uint64_t;
+SyncHandle mutex_create();
+void mutex_destroy(SyncHandle) noexcept;
+void mutex_lock(SyncHandle);
+bool mutex_try_lock(SyncHandle) noexcept;
+void mutex_unlock(SyncHandle) noexcept;
+SyncHandle condition_create();
+void condition_destroy(SyncHandle) noexcept;
+void condition_wait(SyncHandle condition, SyncHandle mutex);
+// false: the time is over.
+bool condition_wait_until(SyncHandle condition, SyncHandle mutex, std::int64_t steady_nanoseconds);
+void condition_notify(SyncHandle, bool all) noexcept;
+SyncHandle barrier_create(std::ptrdiff_t expected);
+void barrier_destroy(SyncHandle) noexcept;
+// Returns true in the one thread that arrived last, before anybody leaves; it must then call barrier_release.
+bool barrier_arrive(SyncHandle, std::ptrdiff_t count, bool wait, bool drop);
+void barrier_release(SyncHandle) noexcept;
+
+// Room for a global<T>: the same address in every process, as all members execute the same initialisers.
+void* global_reserve(std::size_t bytes, std::size_t align);
+bool global_constructs_here() noexcept;  // true in the one process that constructs it
+struct SpaceNew {                        // while it lives, operator new of this OS thread gives memory of the space
+  SpaceNew() noexcept;
+  ~SpaceNew();
+};
+void pin_current(int delta) noexcept;
+
+}  // namespace detail
+
+// ---------------------------------------------------------------------------------------------------- the job
+
+// This process's number in the job (0 .. process_count()-1). Callable from any OS thread.
+int process_id() noexcept;
+int process_count() noexcept;
+// Number of the worker that runs the caller (0 .. worker_count()-1); -1 when the caller is no user-level thread.
+int worker_id() noexcept;
+int worker_count() noexcept;  // workers of this process
+
+// Starts the runtime in every process of the job and calls f(std::span<char*> args) as the first thread, on process 0.
+// Returns its result in every process. f is moved onto the first thread's stack. Callable once, from main's thread.
+template <class F>
+int run(int argc, char** argv, F f) {
+  return detail::run_job(
+      argc, argv, [](void* where, void* from) { ::new (where) F(std::move(*static_cast<F*>(from))); },
+      [](void* object, detail::RootArgs args) -> int {
+        return std::invoke(*static_cast<F*>(object), std::span<char*>(args.argv, static_cast<std::size_t>(args.argc)));
+      },
+      [](void* object) { static_cast<F*>(object)->~F(); }, &f, alignof(F), sizeof(F));
+}
+
+// Is this address in the global space? Any OS thread.
+bool in_space(const void* address) noexcept;
+
+// Counters of this process since the start of the job; times in nanoseconds.
+struct stats {
+  std::uint64_t threads_forked = 0, steals_local = 0, steals_remote = 0, joins_remote = 0;
+  std::uint64_t read_faults = 0, write_faults = 0, blocks_fetched = 0;
+  std::uint64_t bytes_sent = 0, bytes_received = 0, messages_sent = 0;
+  std::uint64_t diffs_sent = 0, diff_bytes = 0, invalidations = 0, releases = 0, acquires = 0;
+  std::uint64_t compute_ns = 0, idle_ns = 0, fault_ns = 0, steal_ns = 0;
+};
+stats snapshot() noexcept;
+
+// ---------------------------------------------------------------------------------------------------- threads
+
+// Placement: thread(on(p), f, args...) starts on process p and is not stolen before it starts.
+struct on {
+  explicit constexpr on(int p) noexcept : process(p) {}
+  int process;
+};
+
+class thread {
+ public:
+  class id {
+   public:
+    constexpr id() noexcept = default;
+    explicit constexpr id(std::uint64_t number) noexcept : number_(number) {}
+    friend constexpr auto operator<=>(id, id) noexcept = default;
+    constexpr std::uint64_t number() const noexcept { return number_; }  // 0: no thread
+
+   private:
+    std::uint64_t number_ = 0;
+  };
+
+  thread() noexcept = default;
+  template <class F, class... Args>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !std::is_same_v<std::remove_cvref_t<F>, on>)
+  explicit thread(F&& f, Args&&... args) {
+    start(-1, std::forward<F>(f), std::forward<Args>(args)...);
+  }
+  // Throws std::system_error (invalid_argument) when there is no such process.
+  template <class F, class... Args>
+  thread(on where, F&& f, Args&&... args) {
+    if (where.process < 0 || where.process >= process_count())
+      throw std::system_error(std::make_error_code(std::errc::invalid_argument), "ayatori::on");
+    start(where.process, std::forward<F>(f), std::forward<Args>(args)...);
+  }
+  thread(const thread&) = delete;
+  thread& operator=(const thread&) = delete;
+  thread(thread&& other) noexcept : thread_(std::exchange(other.thread_, nullptr)) {}
+  thread& operator=(thread&& other) noexcept {
+    if (joinable()) std::terminate();
+    thread_ = std::exchange(other.thread_, nullptr);
+    return *this;
+  }
+  ~thread() {
+    if (joinable()) std::terminate();
+  }
+
+  // Waits for the thread's end; its writes are then visible here. Rethrows the exception that left it.
+  // Throws std::system_error: invalid_argument (not joinable), resource_deadlock_would_occur (joins itself).
+  void join() {
+    detail::Descriptor* t = checked();
+    thread_ = nullptr;
+    detail::join_thread(t);
+  }
+  void detach() {
+    detail::Descriptor* t = checked();
+    thread_ = nullptr;
+    detail::detach_thread(t);
+  }
+  bool joinable() const noexcept { return thread_ != nullptr; }
+  id get_id() const noexcept { return thread_ ? id(detail::thread_number(thread_)) : id(); }
+  void swap(thread& other) noexcept { std::swap(thread_, other.thread_); }
+  detail::Descriptor* native_handle() noexcept { return thread_; }
+
+  // As join(), but returns what left the thread (null: nothing) instead of throwing it.
+  std::exception_ptr join_nothrow() noexcept {
+    return detail::join_thread_nothrow(std::exchange(thread_, nullptr));
+  }
+
+ private:
+  template <class F, class... Args>
+  void start(int process, F&& f, Args&&... args) {
+    using Call = std::tuple<std::decay_t<F>, std::decay_t<Args>...>;
+    const detail::Allocated child = detail::allocate_thread(alignof(Call), sizeof(Call));
+    if constexpr (std::is_nothrow_constructible_v<Call, F&&, Args&&...>) {
+      ::new (child.object) Call(std::forward<F>(f), std::forward<Args>(args)...);
+    } else {
+      try {
+        ::new (child.object) Call(std::forward<F>(f), std::forward<Args>(args)...);
+      } catch (...) {
+        detail::abandon_thread(child);
+        throw;
+      }
+    }
+    thread_ = child.thread;  // before the fork: the continuation may run elsewhere
+    detail::fork_thread(child, &invoke<Call>, process);
+  }
+  template <class Call>
+  static void invoke(void* object) {
+    Call* call = static_cast<Call*>(object);
+    try {
+      std::apply([](auto& f, auto&... args) { (void)std::invoke(std::move(f), std::move(args)...); }, *call);
+    } catch (...) {
+      detail::store_exception(std::current_exception());
+    }
+    call->~Call();
+  }
+  detail::Descriptor* checked() const {
+    if (!thread_) throw std::system_error(std::make_error_code(std::errc::invalid_argument), "ayatori::thread");
+    if (detail::thread_number(thread_) == detail::current_thread_number())
+      throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur), "ayatori::thread");
+    return thread_;
+  }
+
+  detail::Descriptor* thread_ = nullptr;
+};
+
+namespace this_thread {
+inline thread::id get_id() noexcept { return thread::id(detail::current_thread_number()); }
+inline void yield() noexcept { detail::yield_thread(); }
+template <class Rep, class Period>
+void sleep_for(const std::chrono::duration<Rep, Period>& duration) {
+  detail::sleep_thread(std::chrono::ceil<std::chrono::nanoseconds>(duration).count());
+}
+template <class Clock, class Duration>
+void sleep_until(const std::chrono::time_point<Clock, Duration>& time) {
+  sleep_for(time - Clock::now());
+}
+}  // namespace this_thread
+
+// While it lives, the current thread stays on this process (it may still change the worker): for C library resources,
+// file locks, addresses of thread-local variables. Nests.
+class pinned {
+ public:
+  pinned() noexcept { detail::pin_current(+1); }
+  ~pinned() { detail::pin_current(-1); }
+  pinned(const pinned&) = delete;
+  pinned& operator=(const pinned&) = delete;
+};
+
+// ---------------------------------------------------------------------------------------------------- memory
+
+// Memory of the space; any process may free what another allocated. allocate throws std::bad_alloc. Any OS thread.
+// `align` is a power of two.
+void* allocate(std::size_t bytes, std::size_t align = alignof(std::max_align_t));
+void deallocate(void* address) noexcept;
+std::pmr::memory_resource* space_resource() noexcept;
+
+template <class T>
+struct allocator {
+  using value_type = T;
+  allocator() noexcept = default;
+  template <class U>
+  allocator(const allocator<U>&) noexcept {}
+  T* allocate(std::size_t n) {
+    if (n > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(ayatori::allocate(n * sizeof(T), alignof(T)));
+  }
+  void deallocate(T* p, std::size_t) noexcept { ayatori::deallocate(p); }
+  friend bool operator==(const allocator&, const allocator&) noexcept { return true; }
+};
+
+// A global variable that is one object for all processes. Constructed by process 0 before main; not destroyed.
+template <class T>
+class global {
+ public:
+  template <class... Args>
+  explicit global(Args&&... args) : object_(static_cast<T*>(detail::global_reserve(sizeof(T), alignof(T)))) {
+    if (detail::global_constructs_here()) {
+      detail::SpaceNew scope;
+      ::new (static_cast<void*>(object_)) T(std::forward<Args>(args)...);
+    }
+  }
+  global(const global&) = delete;
+  global& operator=(const global&) = delete;
+  T& get() const noexcept { return *object_; }
+  T& operator*() const noexcept { return *object_; }
+  T* operator->() const noexcept { return object_; }
+  operator T&() const noexcept { return *object_; }
+
+ private:
+  T* object_;
+};
+
+// ---------------------------------------------------------------------------------------------------- synchronisation
+
+// std::mutex's shape; suspends the thread, not the worker. What its last holder wrote is visible to the next.
+class mutex {
+ public:
+  mutex() : handle_(detail::mutex_create()) {}
+  ~mutex() { detail::mutex_destroy(handle_); }
+  mutex(const mutex&) = delete;
+  mutex& operator=(const mutex&) = delete;
+  void lock() { detail::mutex_lock(handle_); }
+  bool try_lock() noexcept { return detail::mutex_try_lock(handle_); }
+  void unlock() noexcept { detail::mutex_unlock(handle_); }
+
+ private:
+  friend class condition_variable;
+  detail::SyncHandle handle_;
+};
+
+class condition_variable {
+ public:
+  condition_variable() : handle_(detail::condition_create()) {}
+  ~condition_variable() { detail::condition_destroy(handle_); }
+  condition_variable(const condition_variable&) = delete;
+  condition_variable& operator=(const condition_variable&) = delete;
+  void notify_one() noexcept { detail::condition_notify(handle_, false); }
+  void notify_all() noexcept { detail::condition_notify(handle_, true); }
+  void wait(std::unique_lock<mutex>& lock) { detail::condition_wait(handle_, lock.mutex()->handle_); }
+  template <class Predicate>
+  void wait(std::unique_lock<mutex>& lock, Predicate predicate) {
+    while (!predicate()) wait(lock);
+  }
+  template <class Clock, class Duration>
+  std::cv_status wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time) {
+    const auto left = time - Clock::now();
+    const auto deadline = std::chrono::steady_clock::now() + left;
+    const auto ns = std::chrono::ceil<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
+    return detail::condition_wait_until(handle_, lock.mutex()->handle_, ns) ? std::cv_status::no_timeout
+                                                                            : std::cv_status::timeout;
+  }
+  template <class Rep, class Period>
+  std::cv_status wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& duration) {
+    return wait_until(lock, std::chrono::steady_clock::now() + duration);
+  }
+  template <class Clock, class Duration, class Predicate>
+  bool wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time,
+                  Predicate predicate) {
+    while (!predicate())
+      if (wait_until(lock, time) == std::cv_status::timeout) return predicate();
+    return true;
+  }
+  template <class Rep, class Period, class Predicate>
+  bool wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& duration,
+                Predicate predicate) {
+    return wait_until(lock, std::chrono::steady_clock::now() + duration, std::move(predicate));
+  }
+
+ private:
+  detail::SyncHandle handle_;
+};
+
+namespace detail {
+struct NoCompletion {
+  void operator()() const noexcept {}
+};
+}  // namespace detail
+
+// std::barrier's shape without split arrival tokens: arrive_and_wait, arrive_and_drop.
+template <class Completion = detail::NoCompletion>
+class basic_barrier {
+ public:
+  explicit basic_barrier(std::ptrdiff_t expected, Completion completion = Completion())
+      : handle_(detail::barrier_create(expected)), completion_(std::move(completion)) {}
+  ~basic_barrier() { detail::barrier_destroy(handle_); }
+  basic_barrier(const basic_barrier&) = delete;
+  basic_barrier& operator=(const basic_barrier&) = delete;
+  void arrive_and_wait() { finish(detail::barrier_arrive(handle_, 1, true, false)); }
+  void arrive_and_drop() { finish(detail::barrier_arrive(handle_, 1, false, true)); }
+
+ private:
+  void finish(bool last) {
+    if (last) {
+      completion_();
+      detail::barrier_release(handle_);
+    }
+  }
+  detail::SyncHandle handle_;
+  [[no_unique_address]] Completion completion_;
+};
+using barrier = basic_barrier<>;
+
+// std::atomic's shape; works between processes: operations are carried out on the owner's copy. An operation with
+// release order first publishes what this process wrote, one with acquire order then lets go of what it cached, so
+// that message passing through an atomic works; use memory_order_relaxed for plain counters.
+template <class T>
+class atomic {
+  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                "ayatori::atomic takes trivially copyable types of 4 or 8 bytes");
+  static constexpr bool kArithmetic = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+
+ public:
+  using value_type = T;
+  atomic() noexcept : atomic(T{}) {}
+  atomic(T value) noexcept { detail::atomic_construct(&storage_, sizeof(T), bits(value)); }  // NOLINT: std's shape
+  atomic(const atomic&) = delete;
+  atomic& operator=(const atomic&) = delete;
+  static constexpr bool is_always_lock_free = false;
+
+  T load(std::memory_order order = std::memory_order_seq_cst) const noexcept {
+    return rmw(detail::Rmw::kLoad, 0, 0, order);
+  }
+  void store(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
+    rmw(detail::Rmw::kStore, bits(value), 0, order);
+  }
+  T exchange(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
+    return rmw(detail::Rmw::kExchange, bits(value), 0, order);
+  }
+  bool compare_exchange_strong(T& expected, T desired,
+                               std::memory_order order = std::memory_order_seq_cst) noexcept {
+    const std::uint64_t want = bits(expected);
+    const T before = rmw(detail::Rmw::kCompareExchange, bits(desired), want, order);
+    if (bits(before) == want) return true;
+    expected = before;
+    return false;
+  }
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order) noexcept {
+    return compare_exchange_strong(expected, desired, success);
+  }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order order = std::memory_order_seq_cst) noexcept {
+    return compare_exchange_strong(expected, desired, order);
+  }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order) noexcept {
+    return compare_exchange_strong(expected, desired, success);
+  }
+  T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
+    requires kArithmetic
+  {
+    return rmw(detail::Rmw::kAdd, bits(value), 0, order);
+  }
+  T fetch_sub(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
+    requires kArithmetic
+  {
+    return rmw(detail::Rmw::kAdd, bits(static_cast<T>(T{0} - value)), 0, order);
+  }
+  T fetch_add(std::ptrdiff_t n, std::memory_order order = std::memory_order_seq_cst) noexcept
+    requires std::is_pointer_v<T>
+  {
+    const auto step = static_cast<std::uint64_t>(n) * sizeof(std::remove_pointer_t<T>);
+    return rmw(detail::Rmw::kAdd, step, 0, order);
+  }
+  T fetch_and(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
+    requires kArithmetic
+  {
+    return rmw(detail::Rmw::kAnd, bits(value), 0, order);
+  }
+  T fetch_or(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
+    requires kArithmetic
+  {
+    return rmw(detail::Rmw::kOr, bits(value), 0, order);
+  }
+  T fetch_xor(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
+    requires kArithmetic
+  {
+    return rmw(detail::Rmw::kXor, bits(value), 0, order);
+  }
+  operator T() const noexcept { return load(); }  // NOLINT: std's shape
+  T operator=(T value) noexcept {                 // NOLINT: std's shape
+    store(value);
+    return value;
+  }
+  T operator++() noexcept
+    requires kArithmetic
+  {
+    return fetch_add(1) + 1;
+  }
+  T operator++(int) noexcept
+    requires kArithmetic
+  {
+    return fetch_add(1);
+  }
+  T operator--() noexcept
+    requires kArithmetic
+  {
+    return fetch_sub(1) - 1;
+  }
+  T operator--(int) noexcept
+    requires kArithmetic
+  {
+    return fetch_sub(1);
+  }
+  T operator+=(T value) noexcept
+    requires kArithmetic
+  {
+    return fetch_add(value) + value;
+  }
+  T operator-=(T value) noexcept
+    requires kArithmetic
+  {
+    return fetch_sub(value) - value;
+  }
+
+ private:
+  static std::uint64_t bits(T value) noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &value, sizeof(T));
+    return word;
+  }
+  T rmw(detail::Rmw op, std::uint64_t operand, std::uint64_t expected, std::memory_order order) const noexcept {
+    const std::uint64_t word = detail::atomic_rmw(&storage_, sizeof(T), op, operand, expected, order);
+    T value;
+    std::memcpy(&value, &word, sizeof(T));
+    return value;
+  }
+  alignas(sizeof(T)) mutable unsigned char storage_[sizeof(T)];
+};
+
+// ---------------------------------------------------------------------------------------------------- parallel forms
+
+namespace detail {
+
+inline void rethrow_first(std::exception_ptr mine, std::exception_ptr theirs) {
+  if (mine) std::rethrow_exception(std::move(mine));
+  if (theirs) std::rethrow_exception(std::move(theirs));
+}
+
+template <class Index, class F>
+void for_range(Index first, Index last, std::uint64_t grain, F& f) {
+  if (static_cast<std::uint64_t>(last - first) <= grain) {
+    for (Index i = first; i < last; ++i) f(i);
+    return;
+  }
+  const Index middle = first + (last - first) / 2;
+  thread left([&, first, middle] { for_range(first, middle, grain, f); });
+  std::exception_ptr error;
+  try {
+    for_range(middle, last, grain, f);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  rethrow_first(left.join_nothrow(), std::move(error));
+}
+
+template <class Index, class T, class F, class Op>
+T reduce_range(Index first, Index last, std::uint64_t grain, const T& identity, F& f, Op& op) {
+  if (static_cast<std::uint64_t>(last - first) <= grain) {
+    T sum = identity;
+    for (Index i = first; i < last; ++i) sum = op(std::move(sum), f(i));
+    return sum;
+  }
+  const Index middle = first + (last - first) / 2;
+  T left_sum = identity;
+  thread left([&, first, middle] { left_sum = reduce_range(first, middle, grain, identity, f, op); });
+  std::exception_ptr error;
+  T right_sum = identity;
+  try {
+    right_sum = reduce_range(middle, last, grain, identity, f, op);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  rethrow_first(left.join_nothrow(), std::move(error));
+  return op(std::move(left_sum), std::move(right_sum));
+}
+
+inline std::uint64_t automatic_grain(std::uint64_t count) noexcept {
+  const auto workers = static_cast<std::uint64_t>(process_count()) * static_cast<std::uint64_t>(worker_count());
+  return std::max<std::uint64_t>(1, count / (8 * workers));
+}
+
+}  // namespace detail
+
+// Runs all of them, possibly at once, returns when all have ended; rethrows the first exception in argument order.
+template <class F>
+void parallel_invoke(F&& f) {
+  std::invoke(std::forward<F>(f));
+}
+template <class F, class... Rest>
+void parallel_invoke(F&& f, Rest&&... rest) {
+  thread first([&f] { std::invoke(std::forward<F>(f)); });
+  std::exception_ptr error;
+  try {
+    parallel_invoke(std::forward<Rest>(rest)...);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  detail::rethrow_first(first.join_nothrow(), std::move(error));
+}
+
+// f(i) for each i of [first, last); at most `grain` consecutive ones in one thread (grain 0 counts as 1).
+template <std::integral Index, class F>
+void parallel_for(Index first, Index last, Index grain, F&& f) {
+  if (first < last)
+    detail::for_range(first, last, static_cast<std::uint64_t>(std::max<Index>(grain, 1)), f);
+}
+template <std::integral Index, class F>
+void parallel_for(Index first, Index last, F&& f) {
+  if (first < last)
+    detail::for_range(first, last, detail::automatic_grain(static_cast<std::uint64_t>(last - first)), f);
+}
+
+// op over f(i) in index order, starting from identity: op must associate, need not commute.
+template <std::integral Index, class T, class F, class Op>
+T parallel_reduce(Index first, Index last, Index grain, T identity, F&& f, Op&& op) {
+  if (!(first < last)) return identity;
+  return detail::reduce_range(first, last, static_cast<std::uint64_t>(std::max<Index>(grain, 1)), identity, f, op);
+}
+
+}  // namespace ayatori

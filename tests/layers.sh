@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Checks the arrows between the layers: prints every #include that points upward or sideways; 0 such lines pass.
+# Usage: layers.sh [PROJECT]
+cd "${1:-$(dirname "$0")/..}" || exit 2
+layers='base net gas store dsm ult tasks api'
+bad=0
+# allow FOLDER LAYER...: files below FOLDER include, of all layers, only these.
+allow() {
+  folder=$1 && shift
+  [ -d "$folder" ] || return 0
+  for layer in $layers; do
+    case " $* " in *" $layer "*) continue ;; esac
+    if grep -rnE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[\"<]$layer/" "$folder"; then bad=1; fi
+  done
+}
+allow src/base base
+allow src/net net base
+allow src/gas gas base net
+allow src/store store base
+allow src/dsm dsm base net gas store
+allow src/ult ult base net
+allow src/tasks tasks base net gas store dsm ult
+allow src/api $layers
+allow tools base net
+for folder in include apps examples bench; do allow $folder; done
+# Of net, the tools see only the bootstrap and the table of statistics.
+if grep -rnE '#[[:space:]]*include[[:space:]]*"net/' tools | grep -v '"net/bootstrap/'; then bad=1; fi
+[ $bad = 0 ] && echo "no include points upward"
+exit $bad
