@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting forms of the transport's calls, for start-up code, tests and cold paths. Called on native stacks of OS threads,
+// never in handlers, callbacks or on a stack of the space: whoever runs user-level threads uses the asynchronous calls.
+//
+// B1. Each call returns after its request completed, whatever the outcome; a full ring is waited for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "base/waiter.hpp"
+#include "net/transport.hpp"
+
+namespace ayatori::net {
+
+// Waits until condition() holds.
+template <class Condition>
+bool wait_until(Transport& transport, Condition&& condition, std::int64_t timeout_ns = kNoTimeout) {
+  return transport.wait([](void* data) -> bool { return (*static_cast<std::remove_reference_t<Condition>*>(data))(); },
+                        const_cast<void*>(static_cast<const void*>(&condition)), timeout_ns);
+}
+
+// Repeats a try_* call until there is room. Room is made by other processes, which wake nobody for it: so this polls, less
+// and less often (base/waiter.hpp W4).
+template <class Attempt>
+void until_taken(Transport& transport, Attempt&& attempt) {
+  base::SpinThenSleep spin;
+  while (!attempt()) {
+    if (transport.progress() != 0)
+      spin.reset();
+    else
+      spin.wait();
+  }
+}
+
+// One completion to wait for; reusable after each wait.
+class Event {
+ public:
+  Callback callback() noexcept { return {&Event::complete, this}; }
+  bool done() const noexcept { return done_.load(std::memory_order_acquire); }  // pairs with the release in complete()
+  Completion wait(Transport& transport) {
+    transport.wait([](void* self) { return static_cast<Event*>(self)->done(); }, this, kNoTimeout);
+    done_.store(false, std::memory_order_relaxed);  // nobody else looks: the request has completed
+    return completion_;
+  }
+
+ private:
+  static void complete(void* self, Completion completion) {
+    auto& event = *static_cast<Event*>(self);
+    event.completion_ = completion;
+    event.done_.store(true, std::memory_order_release);  // pairs with done()
+  }
+  std::atomic<bool> done_{false};
+  Completion completion_;
+};
+
+namespace detail {
+// Issues `attempt(callback)` until there is room, then waits for its completion (B1).
+template <class Attempt>
+Completion run_blocking(Transport& transport, Attempt&& attempt) {
+  Event event;
+  until_taken(transport, [&] { return attempt(event.callback()); });
+  return event.wait(transport);
+}
+}  // namespace detail
+
+inline Completion read(Transport& transport, const RemoteAddress& source, LocalAddress destination, std::size_t bytes) {
+  return detail::run_blocking(transport, [&](Callback done) {
+    return transport.try_read_async({source.process, source, destination, bytes, done});
+  });
+}
+inline Completion write(Transport& transport, const RemoteAddress& destination, LocalAddress source,
+                        std::size_t bytes) {
+  return detail::run_blocking(transport, [&](Callback done) {
+    return transport.try_write_async({destination.process, destination, source, bytes, done});
+  });
+}
+inline Completion atomic(Transport& transport, const RemoteAddress& target, AtomicOp op, std::uint64_t operand,
+                         std::uint64_t expected = 0) {
+  return detail::run_blocking(transport, [&](Callback done) {
+    return transport.try_atomic_async({target.process, target, op, operand, expected, done});
+  });
+}
+inline Completion message(Transport& transport, ProcessId to, HandlerId handler, const void* payload,
+                          std::size_t bytes) {
+  return detail::run_blocking(
+      transport, [&](Callback done) { return transport.try_message_async({to, handler, payload, bytes, done}); });
+}
+inline Completion rpc(Transport& transport, ProcessId to, HandlerId handler, const void* payload, std::size_t bytes,
+                      LocalAddress reply, std::size_t reply_bytes_max) {
+  return detail::run_blocking(transport, [&](Callback done) {
+    return transport.try_rpc_async({to, handler, payload, bytes, reply, reply_bytes_max, done});
+  });
+}
+inline Completion flush(Transport& transport) {
+  return detail::run_blocking(transport, [&](Callback done) { return transport.try_flush_async(done); });
+}
+inline Completion barrier(Transport& transport) {
+  return detail::run_blocking(transport, [&](Callback done) { return transport.try_barrier_async(done); });
+}
+inline Completion broadcast(Transport& transport, ProcessId root, void* data, std::size_t bytes) {
+  return detail::run_blocking(transport,
+                              [&](Callback done) { return transport.try_broadcast_async({root, data, bytes, done}); });
+}
+inline Completion reduce(Transport& transport, const void* input, void* output, std::size_t count, Element element,
+                         ReduceOp op) {
+  return detail::run_blocking(
+      transport, [&](Callback done) { return transport.try_reduce_async({input, output, count, element, op, done}); });
+}
+
+}  // namespace ayatori::net

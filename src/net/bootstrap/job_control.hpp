@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launcher and the members of one job share: one small memory (a memfd made by the launcher, or an anonymous
+// mapping when there is no launcher) and the messages on one socket. Everything is plain data and atomics: the launcher
+// maps it at another address than the members, who inherit theirs from the first image.
+//
+// J1. A field is written by whom its comment names; first-wins fields by compare-and-swap from zero.
+// J2. The reason in `end` is written once, before `end.state` becomes kWritten; nobody reads it earlier.
+// J3. A member that enters the run and one that left before it are never both unaware of each other: the member stores
+//     its phase, then loads `left_early`; the launcher stores `left_early`, then loads the phases (all seq_cst).
+// J4. Messages only hint: all facts lie in the memory, so that a lost or repeated message changes nothing but time.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "net/bootstrap/stat_names.hpp"
+
+namespace ayatori::net::bootstrap {
+
+inline constexpr int kMaxProcesses = 64;
+inline constexpr std::uint64_t kMagic = 0x726f746179410001;     // "\1\0Ayator"
+inline constexpr std::uint32_t kVersion = 1;                    // of this layout and of the messages
+inline constexpr const char* kControlName = "ayatori-control";  // of the memfd, as /proc/PID/fd shows it
+inline constexpr const char* kBootVariable = "AYATORI__BOOT";   // "CONTROL_FD,SOCKET_FD"
+inline constexpr const char* kNoteOwner = "Ayatori";            // ELF note in every program that has the library
+inline constexpr std::uint32_t kNoteType = 1;
+
+enum class Phase : std::uint32_t {
+  kUnborn = 0,
+  kStarting = 1,  // from the library's constructor to run()
+  kRunning = 2,   // inside ayatori::run
+  kFinished = 3,  // run() returned; main goes on
+};
+
+// JobControl::flags.
+inline constexpr std::uint32_t kDebugged = 1;     // the first image is a child of gdb, not of the launcher
+inline constexpr std::uint32_t kLabelOut = 2;     // members' standard output goes through the launcher
+inline constexpr std::uint32_t kLabelErr = 4;     // standard error too
+inline constexpr std::uint32_t kLabelMerged = 8;  // both are one file: one pipe, so that their order stays
+inline constexpr std::uint32_t kWantStats = 16;   // the launcher wants the counters
+
+struct alignas(64) MemberControl {
+  std::atomic<std::int32_t> pid{0};             // by the member and by whoever forked it
+  std::atomic<std::uint32_t> phase{0};          // Phase; by the member
+  std::atomic<std::uint32_t> adopted{0};        // by the first image: the launcher is the member's parent now (futex)
+  std::atomic<std::uint32_t> called_exit{0};    // by the member: exit(exit_status) was called inside the run
+  std::atomic<std::int32_t> exit_status{0};     // by the member before called_exit; by the launcher at its end
+  std::atomic<std::uint32_t> has_exited{0};     // by the launcher: it is gone, and no signal killed it
+  std::atomic<std::uint32_t> stats_written{0};  // by the member, after its row of stats
+};
+
+// Why the job ends before its time (J2).
+struct alignas(64) EndControl {
+  enum State : std::uint32_t { kNone = 0, kClaimed = 1, kWritten = 2 };
+  std::atomic<std::uint32_t> state{kNone};
+  std::int32_t process = -1;
+  std::int32_t pid = 0;
+  std::int32_t status = 0;
+  char why[496] = {};
+};
+
+struct JobControl {
+  // Constant after the launcher (or begin(), without one) has made it.
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t bytes = 0;
+  std::int32_t launcher_pid = 0;
+  std::int32_t process_count = 1;
+  std::uint32_t flags = 0;
+  std::uint64_t job_id = 0;
+
+  // Arrivals in the low half, generation in the high half: the process barrier (barrier.hpp).
+  alignas(64) std::atomic<std::uint64_t> barrier{0};
+  // Result of the run: 0 none yet, else 2^32 + status. First one wins.
+  alignas(64) std::atomic<std::uint64_t> result{0};
+  alignas(64) std::atomic<std::uint32_t> ending{0};  // by the launcher and end_job: members are about to be killed
+  std::atomic<std::uint32_t> left_early{0};          // by the launcher: 1 + number of a member that never ran (J3)
+  std::atomic<std::int32_t> left_early_status{0};    // before left_early
+  EndControl end;
+  // Cache lines for the layers above, zero at the start; who uses which is written where it is used.
+  struct alignas(64) Line {
+    std::atomic<std::uint64_t> words[8]{};
+  };
+  Line reserved[16];
+  MemberControl members[kMaxProcesses];
+  std::atomic<std::uint64_t> stats[kMaxProcesses][kStatSlots]{};  // row p: by member p
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
+
+// On the socket (SOCK_SEQPACKET), from members to the launcher.
+enum class MessageKind : std::uint32_t {
+  kStreams = 1,  // carries the read ends of a member's standard output, then error, as the label flags say
+  kLook = 2,     // something changed in the control memory
+};
+struct Message {
+  MessageKind kind;
+  std::int32_t process;
+};
+
+}  // namespace ayatori::net::bootstrap

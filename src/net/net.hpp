@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// The net layer's umbrella: what layers above include. Transports themselves (net/shm, net/sim) are included only by
+// whoever creates one.
+#pragma once
+
+#include "net/blocking.hpp"
+#include "net/transport.hpp"
+#include "net/types.hpp"

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/shm/transport.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/futex.hpp"
+#include "net/shm/completions.hpp"
+#include "net/shm/copy.hpp"
+
+namespace ayatori::net::shm {
+namespace {
+
+// What this module keeps per OS thread.
+struct ThreadState {
+  Completions completions;
+  bool in_progress = false;  // runs handlers, completions of answers or failure notices
+  unsigned stripe = 0;
+};
+
+ThreadState& thread_state() {
+  static std::atomic<unsigned> threads{0};
+  thread_local ThreadState state{{}, false, threads.fetch_add(1, std::memory_order_relaxed)};  // any numbers will do
+  return state;
+}
+
+// While it lives, progress() does nothing on this thread.
+class ProgressScope {
+ public:
+  explicit ProgressScope(ThreadState& state) : state_(state) { state_.in_progress = true; }
+  ~ProgressScope() { state_.in_progress = false; }
+  ProgressScope(const ProgressScope&) = delete;
+  ProgressScope& operator=(const ProgressScope&) = delete;
+
+ private:
+  ThreadState& state_;
+};
+
+}  // namespace
+
+ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& options)
+    : world_(world),
+      self_(self),
+      member_(world.member(self)),
+      options_(options),
+      ring_(world.ring(self)),
+      pending_(std::make_unique<Pending[]>(world.config().rpcs_max)),
+      collectives_(*this) {
+  AYT_CHECK(self >= 0 && self < world.config().processes, "process {} of {}", self, world.config().processes);
+  for (std::uint32_t slot = 0; slot < world.config().rpcs_max; ++slot)
+    free_slots_[slot / 64].fetch_or(std::uint64_t{1} << (slot % 64),
+                                    std::memory_order_relaxed);  // before threads exist
+  world_.freeze(self);
+}
+
+ShmTransport::~ShmTransport() {
+  if (started_.load(std::memory_order_relaxed))  // same thread; what collectives still owe to others
+    wait([](void* self) { return !static_cast<ShmTransport*>(self)->collectives_.pending(); }, this, kLeaveNs);
+  stop_.store(true, std::memory_order_seq_cst);  // pairs with progress_thread_main() and sleep()
+  if (progress_thread_.joinable()) {
+    world_.ring_doorbell(self_);
+    progress_thread_.join();
+  }
+  world_.mark_left(self_, collectives_.calls());  // S6
+}
+
+// --- addresses ---
+
+RegionId ShmTransport::register_memory(void* base, std::size_t bytes, std::uint8_t rights) {
+  AYT_CHECK((rights & kAllRights) != 0 && (rights & ~kAllRights) == 0, "rights {}", rights);
+  if (!world_.is_shared(base, bytes)) return kNoRegion;
+  std::lock_guard lock(region_mutex_);
+  for (RegionId id = 0; id < kRegionsMax; ++id) {
+    RegionEntry& entry = member_.regions[id];
+    if (entry.rights.load(std::memory_order_relaxed) != 0) continue;  // written under region_mutex_ only
+    entry.base = static_cast<std::byte*>(base);
+    entry.bytes = bytes;
+    entry.rights.store(rights, std::memory_order_release);  // pairs with resolve()
+    return id;
+  }
+  return kNoRegion;
+}
+
+void ShmTransport::unregister_memory(RegionId region) {
+  std::lock_guard lock(region_mutex_);
+  AYT_CHECK(region < kRegionsMax && member_.regions[region].rights.load(std::memory_order_relaxed) != 0,
+            "region {} is not registered", region);
+  member_.regions[region].rights.store(0, std::memory_order_release);
+}
+
+Outcome ShmTransport::resolve(const RemoteAddress& address, std::size_t bytes, std::uint8_t rights,
+                              std::byte** memory) const noexcept {
+  if (address.process < 0 || address.process >= world_.config().processes || address.region >= kRegionsMax)
+    return Outcome::kBadAddress;
+  if (world_.standing(address.process) != Standing::kMember) return Outcome::kPeerFailed;
+  const RegionEntry& entry = world_.member(address.process).regions[address.region];
+  const std::uint32_t granted = entry.rights.load(std::memory_order_acquire);  // pairs with register_memory()
+  if (granted == 0 || address.offset > entry.bytes || bytes > entry.bytes - address.offset) return Outcome::kBadAddress;
+  if ((granted & rights) != rights) return Outcome::kNoRights;
+  *memory = entry.base + address.offset;
+  return Outcome::kOk;
+}
+
+void* ShmTransport::direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept {
+  std::byte* memory = nullptr;
+  return resolve(address, bytes, kReadable | kWritable, &memory) == Outcome::kOk ? memory : nullptr;
+}
+
+// --- one-sided requests (S1) ---
+
+bool ShmTransport::has_room(const Callback& callback) const noexcept {
+  return callback.function == nullptr ||
+         thread_state().completions.has_room(callback, world_.config().nested_completions_max);
+}
+
+bool ShmTransport::complete_now(const Callback& callback, Completion completion) {
+  if (callback.function == nullptr) return true;
+  Completions& completions = thread_state().completions;
+  if (!completions.has_room(callback, world_.config().nested_completions_max)) return false;
+  completions.run(callback, completion);
+  return true;
+}
+
+bool ShmTransport::try_read_async(const ReadParams& params) {
+  if (!has_room(params.on_complete)) return false;
+  RemoteAddress source = params.source;
+  source.process = params.source_process;
+  std::byte* memory = nullptr;
+  const Outcome outcome = resolve(source, params.size_bytes, kReadable, &memory);
+  if (outcome == Outcome::kOk) {
+    copy_bytes(static_cast<std::byte*>(params.destination.pointer), memory, params.size_bytes);
+    count(params.source_process, 1, 0, params.size_bytes);
+  }
+  return complete_now(params.on_complete, {outcome, 0, 0});
+}
+
+bool ShmTransport::try_write_async(const WriteParams& params) {
+  if (!has_room(params.on_complete)) return false;
+  RemoteAddress destination = params.destination;
+  destination.process = params.destination_process;
+  std::byte* memory = nullptr;
+  const Outcome outcome = resolve(destination, params.size_bytes, kWritable, &memory);
+  if (outcome == Outcome::kOk) {
+    copy_bytes(memory, static_cast<const std::byte*>(params.source.pointer), params.size_bytes);
+    count(params.destination_process, 1, params.size_bytes, 0);
+  }
+  return complete_now(params.on_complete, {outcome, 0, 0});
+}
+
+bool ShmTransport::try_atomic_async(const AtomicParams& params) {
+  if (!has_room(params.on_complete)) return false;
+  RemoteAddress target = params.target;
+  target.process = params.target_process;
+  std::byte* memory = nullptr;
+  Completion completion;
+  completion.outcome = resolve(target, 8, kAtomic, &memory);
+  if (completion.ok() && (reinterpret_cast<std::uintptr_t>(memory) & 7) != 0) completion.outcome = Outcome::kBadAddress;
+  if (completion.ok()) {
+    // seq_cst: a remote atomic orders like the CPU's own, whoever its partner is
+    const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(memory));
+    switch (params.op) {
+      case AtomicOp::kFetchAdd: completion.value = word.fetch_add(params.operand); break;
+      case AtomicOp::kSwap: completion.value = word.exchange(params.operand); break;
+      case AtomicOp::kFetchOr: completion.value = word.fetch_or(params.operand); break;
+      case AtomicOp::kFetchAnd: completion.value = word.fetch_and(params.operand); break;
+      case AtomicOp::kCompareSwap:
+        completion.value = params.expected;
+        word.compare_exchange_strong(completion.value, params.operand);
+        break;
+    }
+    count(params.target_process, 1, 0, 0);
+  }
+  return complete_now(params.on_complete, completion);
+}
+
+// --- messages ---
+
+void ShmTransport::set_handler(HandlerId id, HandlerFunction function, void* context) {
+  AYT_CHECK(!started_.load(std::memory_order_relaxed), "handler {} set after start", id);  // N8, one thread
+  AYT_CHECK(id < kHandlersMax && handlers_[id].function == nullptr, "handler {} is out of range or taken", id);
+  handlers_[id] = {function, context};
+}
+
+void ShmTransport::set_peer_failure_handler(PeerFailureFunction function, void* context) {
+  AYT_CHECK(!started_.load(std::memory_order_relaxed), "peer failure handler set after start");  // N8, one thread
+  peer_failure_ = function;
+  peer_failure_context_ = context;
+}
+
+Outcome ShmTransport::check_target(ProcessId process, std::size_t payload_bytes) const noexcept {
+  if (process < 0 || process >= world_.config().processes) return Outcome::kBadAddress;
+  if (payload_bytes > world_.config().payload_bytes_max) return Outcome::kTooLarge;
+  return world_.standing(process) == Standing::kMember ? Outcome::kOk : Outcome::kPeerFailed;
+}
+
+bool ShmTransport::push(ProcessId to, const WireHeader& header, const void* payload) {
+  MpscRing ring = world_.ring(to);
+  bool wake = false;
+  const MpscRing::Claim claim = ring.claim(self_, sizeof header + header.bytes, &wake);
+  if (claim.data != nullptr) {
+    std::memcpy(claim.data, &header, sizeof header);
+    if (header.bytes != 0) std::memcpy(claim.data + sizeof header, payload, header.bytes);
+    ring.publish(claim, self_);
+    count(to, 1, header.bytes, 0);
+  }
+  if (wake) world_.ring_doorbell(to);
+  return claim.data != nullptr;
+}
+
+bool ShmTransport::try_message_async(const MessageParams& params) {
+  AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
+  if (!has_room(params.on_complete)) return false;
+  const Outcome outcome = check_target(params.destination, params.size_bytes);
+  if (outcome == Outcome::kOk) {
+    WireHeader header{};
+    header.handler = params.handler;
+    header.source = static_cast<std::uint16_t>(self_);
+    header.bytes = static_cast<std::uint32_t>(params.size_bytes);
+    header.reply_slot = kNoReply;
+    if (!push(params.destination, header, params.payload)) return false;
+  }
+  return complete_now(params.on_complete, {outcome, 0, 0});
+}
+
+bool ShmTransport::try_rpc_async(const RpcParams& params) {
+  AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
+  if (!has_room(params.on_complete)) return false;
+  const Outcome outcome = check_target(params.destination, params.size_bytes);
+  if (outcome != Outcome::kOk) return complete_now(params.on_complete, {outcome, 0, 0});
+  const std::uint32_t slot = take_reply_slot();
+  if (slot == kNoReply) return false;
+
+  const std::uint64_t serial = next_serial_.fetch_add(1, std::memory_order_relaxed);  // only unique
+  Pending& pending = pending_[slot];
+  pending.process.store(params.destination, std::memory_order_relaxed);  // released by state
+  pending.reply = params.reply;
+  pending.reply_bytes_max = params.reply_bytes_max;
+  pending.on_complete = params.on_complete;
+  world_.reply_slot(self_, slot).serial.store(serial, std::memory_order_relaxed);  // released by the ring's word
+  pending.state.store(serial * 2 + 1, std::memory_order_seq_cst);                  // before the look at standing below
+
+  WireHeader header{};
+  header.handler = params.handler;
+  header.source = static_cast<std::uint16_t>(self_);
+  header.bytes = static_cast<std::uint32_t>(params.size_bytes);
+  header.reply_slot = slot;
+  header.serial = serial;
+  const bool pushed = push(params.destination, header, params.payload);
+  // Either the peer's failure is seen here, or notice_peers() sees our Pending.
+  const bool gone = world_.standing(params.destination) != Standing::kMember;
+  if (pushed && !gone) return true;
+  if (!claim_pending(slot, serial)) return true;  // completed already: answered, or failed by notice_peers()
+  if (gone) {
+    complete_rpc(slot, {Outcome::kPeerFailed, 0, 0});
+    return true;
+  }
+  free_reply_slot(slot);
+  return false;
+}
+
+void ShmTransport::reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) {
+  AYT_CHECK(token.wanted(), "reply to a one-way message");
+  AYT_CHECK(size_bytes <= world_.config().payload_bytes_max, "reply of {} bytes, {} possible", size_bytes,
+            world_.config().payload_bytes_max);
+  if (world_.standing(token.process) != Standing::kMember) return;
+  ReplySlot& slot = world_.reply_slot(token.process, token.slot);
+  // acquire: pairs with the ring's word that brought the token
+  if (slot.serial.load(std::memory_order_acquire) != token.serial) return;  // the asker gave it up
+  slot.bytes = static_cast<std::uint32_t>(size_bytes);
+  if (size_bytes != 0) std::memcpy(slot.payload(), payload, size_bytes);
+  const std::uint64_t bit = std::uint64_t{1} << (token.slot % 64);
+  // release: the slot's contents, pairs with reap_answers(); seq_cst: before the look at the sleep bit (S4)
+  const std::uint64_t before =
+      world_.member(token.process).answered[token.slot / 64].fetch_or(bit, std::memory_order_seq_cst);
+  AYT_CHECK((before & bit) == 0, "an RPC of process {} was answered twice", token.process);
+  count(token.process, 1, size_bytes, 0);
+  if (world_.ring(token.process).rouse()) world_.ring_doorbell(token.process);
+}
+
+std::uint32_t ShmTransport::take_reply_slot() noexcept {
+  const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
+  const std::uint32_t first = thread_state().stripe % words;
+  for (std::uint32_t i = 0; i < words; ++i) {
+    const std::uint32_t index = (first + i) % words;
+    std::uint64_t bits = free_slots_[index].load(std::memory_order_relaxed);  // the CAS validates it
+    while (bits != 0) {
+      // acquire: pairs with free_reply_slot()
+      if (free_slots_[index].compare_exchange_weak(bits, bits & (bits - 1), std::memory_order_acquire,
+                                                   std::memory_order_relaxed))
+        return index * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+    }
+  }
+  return kNoReply;
+}
+
+void ShmTransport::free_reply_slot(std::uint32_t slot) noexcept {
+  free_slots_[slot / 64].fetch_or(std::uint64_t{1} << (slot % 64), std::memory_order_release);  // pairs with take_
+}
+
+bool ShmTransport::claim_pending(std::uint32_t slot, std::uint64_t serial) noexcept {
+  std::uint64_t expected = serial * 2 + 1;
+  return pending_[slot].state.compare_exchange_strong(expected, serial * 2, std::memory_order_acq_rel);  // S2
+}
+
+// After claim_pending().
+void ShmTransport::complete_rpc(std::uint32_t slot, Completion completion) {
+  const Callback callback = pending_[slot].on_complete;
+  free_reply_slot(slot);
+  thread_state().completions.run(callback, completion);
+}
+
+// --- progress ---
+
+std::size_t ShmTransport::reap_answers() {
+  std::size_t ran = 0;
+  const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
+  for (std::uint32_t index = 0; index < words; ++index) {
+    std::atomic<std::uint64_t>& answered = member_.answered[index];
+    if (answered.load(std::memory_order_relaxed) == 0) continue;           // a hint
+    std::uint64_t bits = answered.exchange(0, std::memory_order_acquire);  // pairs with reply()
+    for (; bits != 0; bits &= bits - 1) {
+      const std::uint32_t slot = index * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+      ReplySlot& answer = world_.reply_slot(self_, slot);
+      Pending& pending = pending_[slot];
+      if (!claim_pending(slot, answer.serial.load(std::memory_order_relaxed))) continue;  // stored by this process
+      Completion completion;
+      completion.reply_bytes = answer.bytes;
+      if (answer.bytes > pending.reply_bytes_max)
+        completion.outcome = Outcome::kTooLarge;
+      else if (answer.bytes != 0)
+        std::memcpy(pending.reply.pointer, answer.payload(), answer.bytes);
+      count(pending.process.load(std::memory_order_relaxed), 0, 0, answer.bytes);  // ours since claim_pending()
+      complete_rpc(slot, completion);
+      ++ran;
+    }
+  }
+  return ran;
+}
+
+std::size_t ShmTransport::drain_ring() {
+  if (!consumer_lock_.try_lock()) return 0;
+  std::size_t ran = 0;
+  for (int i = 0; i < kMessagesPerProgress; ++i) {
+    MpscRing::Front front = ring_.front();
+    if (front.kind == MpscRing::Peek::kEmpty) break;
+    if (front.kind == MpscRing::Peek::kPad) {
+      ring_.pop(front);
+      continue;
+    }
+    if (front.kind == MpscRing::Peek::kBusy) {
+      if (world_.standing(front.process) != Standing::kFailed) break;
+      front = ring_.front();  // what it published before it died counts
+      if (front.kind == MpscRing::Peek::kBusy) {
+        ring_.skip(front);
+        continue;
+      }
+      if (front.kind == MpscRing::Peek::kPad) continue;
+    }
+    WireHeader header;
+    std::memcpy(&header, front.data, sizeof header);
+    const Handler handler = handlers_[header.handler];
+    AYT_CHECK(handler.function != nullptr, "process {} sent a message for handler {}, which nobody set", header.source,
+              header.handler);
+    count(header.source, 0, 0, header.bytes);
+    Message message{header.source, front.data + sizeof header, header.bytes, {}};
+    if (header.reply_slot != kNoReply) message.token = {header.source, header.reply_slot, header.serial};
+    handler.function(handler.context, message);
+    ring_.pop(front);
+    ++ran;
+  }
+  consumer_lock_.unlock();
+  return ran;
+}
+
+std::size_t ShmTransport::notice_peers() {
+  std::unique_lock lock(notice_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return 0;
+  const std::uint64_t epoch = world_.epoch();
+  std::size_t ran = 0;
+  for (ProcessId p = 0; p < processes(); ++p) {
+    const Standing standing = world_.standing(p);
+    if (standing == noticed_[p]) continue;
+    noticed_[p] = standing;
+    ran += 1 + reap_answers();  // those that were sent before it went
+    for (std::uint32_t slot = 0; slot < world_.config().rpcs_max; ++slot) {
+      const std::uint64_t state = pending_[slot].state.load(std::memory_order_seq_cst);  // pairs with try_rpc_async()
+      if ((state & 1) == 0 || pending_[slot].process.load(std::memory_order_relaxed) != p) continue;  // see state
+      if (claim_pending(slot, state >> 1)) complete_rpc(slot, {Outcome::kPeerFailed, 0, 0});
+    }
+    if (standing == Standing::kFailed) {
+      collectives_.on_peer_failure();
+      if (peer_failure_ != nullptr) peer_failure_(peer_failure_context_, p);
+    } else {
+      // relaxed: released by standing
+      collectives_.on_peer_left(world_.member(p).collective_calls.load(std::memory_order_relaxed));
+    }
+  }
+  noticed_epoch_.store(epoch, std::memory_order_release);  // pairs with news(): only avoids a second look
+  return ran;
+}
+
+bool ShmTransport::news() const noexcept {
+  if (world_.epoch() != noticed_epoch_.load(std::memory_order_acquire)) return true;
+  const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
+  for (std::uint32_t index = 0; index < words; ++index)
+    if (member_.answered[index].load(std::memory_order_seq_cst) != 0) return true;  // S4, pairs with reply()
+  return collectives_.pending();
+}
+
+std::size_t ShmTransport::progress() {
+  ThreadState& thread = thread_state();
+  if (thread.in_progress || thread.completions.running() || !started_.load(std::memory_order_acquire)) return 0;
+  const ProgressScope scope(thread);
+  std::size_t ran = reap_answers();
+  ran += drain_ring();
+  if (world_.epoch() != noticed_epoch_.load(std::memory_order_relaxed)) ran += notice_peers();  // notice_mutex_ orders
+  if (collectives_.pending()) ran += collectives_.progress();
+  // S4: a read-modify-write, so that either we see the sleeper's count or it sees what our callbacks did
+  if (ran != 0 && sleepers_.fetch_add(0, std::memory_order_seq_cst) != 0) world_.ring_doorbell(self_);
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // a hint (S5)
+  return ran;
+}
+
+// --- waiting ---
+
+void ShmTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit_ns, std::int64_t nap_ns) {
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);  // S4, pairs with progress()
+  const std::uint32_t rings = member_.doorbell.load(std::memory_order_seq_cst);
+  if (!(until != nullptr && until(data)) && !stop_.load(std::memory_order_seq_cst)) {  // pairs with the destructor
+    const bool armed = ring_.prepare_sleep() && !news();
+    base::futex_wait(member_.doorbell, rings, armed ? limit_ns : std::min(limit_ns, nap_ns));
+  }
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void ShmTransport::look_for_dead(std::int64_t now_ns) noexcept {
+  std::int64_t last = last_look_ns_.load(std::memory_order_relaxed);  // a rate limit, no more
+  if (now_ns - last < kLookForDeadNs || !last_look_ns_.compare_exchange_strong(last, now_ns, std::memory_order_relaxed))
+    return;
+  world_.look_for_dead(self_);
+}
+
+bool ShmTransport::wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) {
+  ThreadState& thread = thread_state();
+  AYT_CHECK(!thread.in_progress && !thread.completions.running(), "a handler or completion must not wait");  // N4, N6
+  if (until(data)) return true;
+  const std::int64_t start_ns = base::real_now_ns();
+  int misses = 0;
+  std::int64_t nap_ns = kNapNsMin / 4;
+  while (true) {
+    if (progress() != 0) {
+      misses = 0;
+      nap_ns = kNapNsMin / 4;
+    }
+    if (until(data)) return true;
+    // Short pauses: an answer takes about a microsecond, and base::SpinThenSleep would look every ten.
+    const bool tired = ++misses > kMissesBeforeSleep;
+    if (!tired) {
+      if (misses % kMissesPerYield == 0)
+        sched_yield();
+      else
+        for (int i = 0; i < kPausesPerMiss; ++i) base::cpu_pause();
+      if (timeout_ns == kNoTimeout) continue;
+    }
+    const std::int64_t now_ns = base::real_now_ns();
+    if (timeout_ns != kNoTimeout && now_ns - start_ns >= timeout_ns) return until(data);
+    if (!tired) continue;
+    std::int64_t limit_ns = kSleepSliceNs;
+    if (timeout_ns != kNoTimeout) limit_ns = std::min(limit_ns, timeout_ns - (now_ns - start_ns));
+    sleep(until, data, limit_ns, nap_ns);
+    nap_ns = std::min(nap_ns * 2, kNapNsMax);
+    look_for_dead(now_ns);
+  }
+}
+
+void ShmTransport::start() {
+  AYT_CHECK(!started_.load(std::memory_order_relaxed), "started twice");  // one thread
+  started_.store(true, std::memory_order_release);                        // pairs with progress()
+  if (!options_.progress_thread) return;
+  sigset_t all, before;  // the program's signals are not this thread's business
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  progress_thread_ = std::thread([this] { progress_thread_main(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void ShmTransport::progress_thread_main() {
+  pthread_setname_np(pthread_self(), "ayatori-net");
+  std::int64_t nap_ns = kNapNsMin;
+  std::uint32_t polls = 0;
+  while (!stop_.load(std::memory_order_acquire)) {  // pairs with the destructor
+    const std::uint32_t rings = member_.doorbell.load(std::memory_order_acquire);
+    const bool ran = progress() != 0;
+    const std::uint32_t polls_now = polls_.load(std::memory_order_relaxed);
+    const bool alone = polls_now == polls + 1;  // no poll but our own since the last turn (S5)
+    polls = polls_now;
+    if (!ran && alone) {
+      nap_ns = kNapNsMin;
+      sleep(nullptr, nullptr, kSleepSliceNs, kNapNsMin);
+    } else if (!ran) {
+      base::futex_wait(member_.doorbell, rings, nap_ns);
+      nap_ns = std::min(nap_ns * 2, kNapNsMax);
+    }
+    look_for_dead(base::real_now_ns());
+  }
+}
+
+// --- counters ---
+
+void ShmTransport::count(ProcessId peer, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept {
+  if (peer == self_) return;
+  Stripe& stripe = stripes_[thread_state().stripe % kStripes];  // counters: relaxed
+  if (messages != 0) stripe.messages_sent.fetch_add(messages, std::memory_order_relaxed);
+  if (sent != 0) stripe.bytes_sent.fetch_add(sent, std::memory_order_relaxed);
+  if (received != 0) stripe.bytes_received.fetch_add(received, std::memory_order_relaxed);
+}
+
+Counters ShmTransport::counters() const noexcept {
+  Counters sum;
+  for (const Stripe& stripe : stripes_) {
+    sum.messages_sent += stripe.messages_sent.load(std::memory_order_relaxed);
+    sum.bytes_sent += stripe.bytes_sent.load(std::memory_order_relaxed);
+    sum.bytes_received += stripe.bytes_received.load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
+}  // namespace ayatori::net::shm

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transport between processes of one machine: a read or write is a copy, an atomic is the CPU's, a message goes
+// through the receiver's MPSC ring (ring.hpp), an answer straight into the asker's reply slot. Made by each member after
+// the fork, on its start-up thread; N1-N8 of net/transport.hpp hold.
+//
+// S1. Reads, writes and atomics complete before try_* returns; chains of completions do not recurse (completions.hpp).
+// S2. An RPC owns a reply slot from its issue to its completion, so answers always have room and need no ring. The
+//     word `state` of its Pending decides by CAS who completes it: the answer or the failure of the peer.
+// S3. Handlers run under consumer_lock_, which is only ever tried. Answers are reaped without it, by any thread.
+// S4. A thread that sleeps has (a) counted itself in sleepers_, (b) read the doorbell, (c) looked at its condition, (d) set
+//     the ring's sleep bit, (e) looked at answers and epoch, in this order. Senders look at the bit after their news is out;
+//     a thread that ran callbacks rings if sleepers_ is not zero. So no wake-up is lost.
+// S5. The progress thread arms the sleep bit only when nobody else polls: producers pay no wake-ups while workers do the
+//     work. It takes over at the latest kNapNsMax after they stop.
+// S6. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
+//     ends without it counts as dead.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/shared_lock.hpp"
+#include "net/collectives.hpp"
+#include "net/shm/world.hpp"
+#include "net/transport.hpp"
+
+namespace ayatori::net::shm {
+
+struct ShmOptions {
+  bool progress_thread = true;
+};
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& options = {});
+  ~ShmTransport() override;
+
+  ProcessId self() const noexcept override { return self_; }
+  int processes() const noexcept override { return world_.config().processes; }
+  Capabilities capabilities() const noexcept override { return {true, true, true, true, true}; }
+  Limits limits() const noexcept override { return {world_.config().payload_bytes_max, world_.config().rpcs_max}; }
+  Counters counters() const noexcept override;
+
+  RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights) override;
+  void unregister_memory(RegionId region) override;
+  void* direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept override;
+
+  bool try_read_async(const ReadParams& params) override;
+  bool try_write_async(const WriteParams& params) override;
+  bool try_atomic_async(const AtomicParams& params) override;
+  bool try_flush_async(Callback on_complete) override { return complete_now(on_complete, {}); }  // S1
+
+  void set_handler(HandlerId id, HandlerFunction function, void* context) override;
+  bool try_message_async(const MessageParams& params) override;
+  bool try_rpc_async(const RpcParams& params) override;
+  void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
+
+  bool try_barrier_async(Callback on_complete) override { return collectives_.start_barrier(on_complete); }
+  bool try_broadcast_async(const BroadcastParams& params) override { return collectives_.start_broadcast(params); }
+  bool try_reduce_async(const ReduceParams& params) override { return collectives_.start_reduce(params); }
+
+  void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
+  bool peer_failed(ProcessId process) const noexcept override { return world_.standing(process) == Standing::kFailed; }
+
+  void start() override;
+  std::size_t progress() override;
+  bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) override;
+  void wake() noexcept override { world_.ring_doorbell(self_); }
+
+ private:
+  static constexpr int kMessagesPerProgress = 64;
+  static constexpr int kStripes = 16;
+  static constexpr std::int64_t kNapNsMin = 200'000;
+  static constexpr std::int64_t kNapNsMax = 2'000'000;
+  static constexpr std::int64_t kSleepSliceNs = 100'000'000;  // then peers are looked at
+  static constexpr int kMissesBeforeSleep = 600;              // of a wait: about 150 us
+  static constexpr int kMissesPerYield = 16;
+  static constexpr int kPausesPerMiss = 4;
+  static constexpr std::int64_t kLeaveNs = 1'000'000'000;
+  static constexpr std::int64_t kLookForDeadNs = 200'000'000;
+
+  struct Pending {                        // of one reply slot
+    std::atomic<std::uint64_t> state{0};  // serial * 2 + 1 while it waits (S2)
+    std::atomic<ProcessId> process{0};
+    LocalAddress reply;
+    std::size_t reply_bytes_max = 0;
+    Callback on_complete;
+  };
+  struct alignas(64) Stripe {
+    std::atomic<std::uint64_t> messages_sent{0};
+    std::atomic<std::uint64_t> bytes_sent{0};
+    std::atomic<std::uint64_t> bytes_received{0};
+  };
+  struct Handler {
+    HandlerFunction function = nullptr;
+    void* context = nullptr;
+  };
+
+  bool complete_now(const Callback& callback, Completion completion);
+  bool has_room(const Callback& callback) const noexcept;
+  Outcome resolve(const RemoteAddress& address, std::size_t bytes, std::uint8_t rights,
+                  std::byte** memory) const noexcept;
+  Outcome check_target(ProcessId process, std::size_t payload_bytes) const noexcept;
+  bool push(ProcessId to, const WireHeader& header, const void* payload);
+  void count(ProcessId peer, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;
+
+  std::uint32_t take_reply_slot() noexcept;  // kNoReply: none free
+  void free_reply_slot(std::uint32_t slot) noexcept;
+  bool claim_pending(std::uint32_t slot, std::uint64_t serial) noexcept;
+  void complete_rpc(std::uint32_t slot, Completion completion);
+
+  std::size_t reap_answers();
+  std::size_t drain_ring();
+  std::size_t notice_peers();
+  bool news() const noexcept;  // something besides the ring waits for progress()
+  // Sleeps until the doorbell rings, at most `limit_ns` (S4), `nap_ns` when something waits that progress() could not
+  // take just now; `until` may be null.
+  void sleep(bool (*until)(void*), void* data, std::int64_t limit_ns, std::int64_t nap_ns);
+  void look_for_dead(std::int64_t now_ns) noexcept;
+  void progress_thread_main();
+
+  // Constant after start().
+  ShmWorld& world_;
+  const ProcessId self_;
+  Member& member_;
+  const ShmOptions options_;
+  std::array<Handler, kHandlersMax> handlers_;
+  PeerFailureFunction peer_failure_ = nullptr;
+  void* peer_failure_context_ = nullptr;
+
+  MpscRing ring_;
+  base::SharedLock consumer_lock_;  // S3
+
+  std::unique_ptr<Pending[]> pending_;
+  std::array<std::atomic<std::uint64_t>, kRpcsLimit / 64> free_slots_{};  // bit: free
+  std::atomic<std::uint64_t> next_serial_{1};
+
+  std::mutex region_mutex_;  // register, unregister
+
+  std::mutex notice_mutex_;                        // only tried
+  std::array<Standing, kMaxProcesses> noticed_{};  // Guarded by notice_mutex_.
+  std::atomic<std::uint64_t> noticed_epoch_{0};
+
+  std::atomic<bool> started_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<std::uint32_t> polls_{0};  // a hint for the progress thread (S5)
+  std::atomic<std::int64_t> last_look_ns_{0};
+  std::array<Stripe, kStripes> stripes_;
+  Collectives collectives_;
+  std::thread progress_thread_;
+};
+
+static_assert(TransportLike<ShmTransport>);
+
+}  // namespace ayatori::net::shm

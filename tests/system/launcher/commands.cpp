@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line itself: options, help, info, dump.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "harness.hpp"
+
+namespace launcher_test {
+namespace {
+
+TEST(LauncherCommands, HelpAndVersion) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--help"}, {"run", "--help"}, {"info", "--help"}, {"bench", "--help"}, {"dump", "--help"}}) {
+    const Result result = ayatori(words);
+    EXPECT_EQ(result.status, 0) << words[0];
+    EXPECT_GT(result.out.size(), 50u);
+    EXPECT_EQ(result.err, "");
+  }
+  EXPECT_TRUE(ayatori({"--version"}).out.starts_with("ayatori "));
+}
+
+TEST(LauncherCommands, MistakesAre125WithOneLine) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"walk"},
+                                             {"--what"},
+                                             {"run"},
+                                             {"run", "--"},
+                                             {"run", "-n"},
+                                             {"run", "--what", PROBE},
+                                             {"run", "-x", PROBE},
+                                             {"run", "-w", "many", PROBE},
+                                             {"run", "-w", "-3", PROBE},
+                                             {"run", "--engine", "steam", PROBE},
+                                             {"run", "--transport", "pigeon", PROBE},
+                                             {"info", "--what"},
+                                             {"dump"},
+                                             {"dump", "x"},
+                                             {"dump", "999999999"},
+                                             {"dump", std::to_string(getpid())}}) {
+    const Result result = ayatori(words);
+    EXPECT_EQ(result.status, 125) << words.back();
+    EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(LauncherCommands, OptionsEndAtTheProgram) {
+  const Result result = ayatori({"run", "-n", "1", "echo", "-n", "--stats", "--help", "--", "run"});
+  EXPECT_EQ(result.out, "--stats --help -- run");
+  EXPECT_EQ(ayatori({"run", "--", "echo", "--label"}).out, "--label\n");
+  EXPECT_EQ(run({"-n2"}, {"hello"}).status, 0);
+  EXPECT_EQ(count_of(run({"--processes=3"}, {"hello"}).out, "hello"), 3);
+}
+
+TEST(LauncherCommands, BadKnobIsNamedWithItsRange) {
+  Setting setting;
+  setting.environment = {{"AYATORI_BLOCK_SIZE", "lots"}};
+  const Result result = run({"-n", "3"}, {"hello"}, setting);
+  EXPECT_EQ(result.status, 125);
+  EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+  EXPECT_EQ(count_of(result.err, "AYATORI_BLOCK_SIZE"), 2) << result.err;
+}
+
+TEST(LauncherCommands, InfoTellsEnginesAndKnobs) {
+  Setting setting;
+  setting.environment = {{"AYATORI_STACK_SIZE", "256K"}};
+  const Result text = ayatori({"info"}, setting);
+  EXPECT_EQ(text.status, 0);
+  EXPECT_EQ(count_of(text.out, "*256K"), 1) << text.out;
+  EXPECT_EQ(count_of(text.out, "AYATORI_WORKERS"), 1);
+  const Result json = ayatori({"info", "--json"}, setting);
+  EXPECT_EQ(json.status, 0);
+  EXPECT_EQ(count_of(json.out, "\"mprotect\": {"), 1) << json.out;
+}
+
+}  // namespace
+}  // namespace launcher_test

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signals to the launcher, and members and launchers that are killed at any moment.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <random>
+
+#include "harness.hpp"
+
+namespace launcher_test {
+namespace {
+
+TEST(LauncherSignals, AreForwardedOnceAndEndTheJob) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Launch launch(run_arguments({"-n", "4"}, {"stubborn"}));
+    const auto pids = launch.read_pids(4);
+    launch.mark();
+    kill(launch.pid(), signal);
+    EXPECT_EQ(launch.wait(), 128 + signal);
+    EXPECT_TRUE(all_gone(pids));
+    for (const auto& [process, pid] : pids)
+      EXPECT_EQ(count_of(launch.out, "signal " + std::to_string(process) + " " + std::to_string(signal)), 1);
+    EXPECT_GE(launch.seconds, 1.9);  // they were given their two seconds
+    EXPECT_LT(launch.seconds, 3.5);
+    EXPECT_EQ(lines_of(launch.err).size(), 1u) << launch.err;
+  }
+}
+
+TEST(LauncherSignals, MembersThatObeyEndTheJobAtOnce) {
+  for (const char* const act : {"waits", "spins", "polite"}) {
+    Launch launch(run_arguments({"-n", "4"}, {act}));
+    const auto pids = launch.read_pids(4);
+    launch.mark();
+    kill(launch.pid(), SIGTERM);
+    EXPECT_EQ(launch.wait(), 143);
+    EXPECT_TRUE(all_gone(pids));
+    EXPECT_LT(launch.seconds, 1.5);
+  }
+}
+
+TEST(LauncherSignals, RepeatedSignalsChangeNothing) {
+  Launch launch(run_arguments({"-n", "3"}, {"stubborn"}));
+  const auto pids = launch.read_pids(3);
+  for (int i = 0; i < 5; ++i) {
+    kill(launch.pid(), i % 2 == 0 ? SIGINT : SIGTERM);
+    usleep(20'000);
+  }
+  EXPECT_EQ(launch.wait(), 130);
+  EXPECT_EQ(count_of(launch.out, "signal 1 "), 1);
+}
+
+// A script's background job has SIGINT ignored; one that is sent to the launcher is meant nevertheless.
+TEST(LauncherSignals, InterruptReachesAJobInTheBackground) {
+  Setting setting;
+  setting.ignore_interrupt = true;
+  Launch launch(run_arguments({"-n", "2"}, {"waits"}), setting);
+  const auto pids = launch.read_pids(2);
+  launch.mark();
+  kill(launch.pid(), SIGINT);
+  EXPECT_EQ(launch.wait(), 130);
+  EXPECT_LT(launch.seconds, 1.5);
+}
+
+TEST(LauncherSignals, SignalToTheWholeGroupArrivesOnce) {
+  Launch launch(run_arguments({"-n", "3"}, {"stubborn"}));
+  const auto pids = launch.read_pids(3);
+  kill(-launch.pid(), SIGTERM);
+  EXPECT_EQ(launch.wait(), 143);
+  EXPECT_EQ(count_of(launch.out, "signal 2 15"), 1);
+}
+
+TEST(LauncherSignals, StoppedMemberDoesNotKeepTheJob) {
+  Launch launch(run_arguments({"-n", "3"}, {"waits"}));
+  const auto pids = launch.read_pids(3);
+  kill(pids.at(1), SIGSTOP);
+  launch.mark();
+  kill(launch.pid(), SIGTERM);
+  EXPECT_EQ(launch.wait(), 143);
+  EXPECT_TRUE(all_gone(pids));
+  EXPECT_LT(launch.seconds, 3.5);
+
+  Launch other(run_arguments({"-n", "3"}, {"waits"}));
+  const auto others = other.read_pids(3);
+  kill(others.at(1), SIGSTOP);
+  other.mark();
+  kill(others.at(2), SIGKILL);
+  EXPECT_EQ(other.wait(), 137);
+  EXPECT_TRUE(all_gone(others));
+  EXPECT_LT(other.seconds, 1.5);
+}
+
+TEST(LauncherSignals, QuitIsARequestToMembersInTheRun) {
+  Launch launch(run_arguments({"-n", "3"}, {"stubborn"}));
+  const auto pids = launch.read_pids(3);
+  kill(launch.pid(), SIGQUIT);
+  launch.await_output(" 3\n", 3);
+  for (const char* const line : {"signal 0 3", "signal 1 3", "signal 2 3"}) EXPECT_EQ(count_of(launch.out, line), 1);
+  EXPECT_EQ(ayatori({"dump", std::to_string(pids.at(2))}).status, 0);
+  launch.await_output(" 3\n", 6);
+  EXPECT_EQ(ayatori({"dump", std::to_string(launch.pid())}).status, 0);
+  launch.await_output(" 3\n", 9);
+  EXPECT_EQ(count_of(launch.out, "signal 1 3"), 3);
+  kill(launch.pid(), SIGKILL);
+  EXPECT_EQ(launch.wait(), 137);
+  EXPECT_TRUE(all_gone(pids));
+}
+
+TEST(LauncherSignals, KilledMembersAndLaunchersLeaveNothing) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 30; ++round) {
+    const int n = 1 + static_cast<int>(random() % 8);
+    Launch launch(run_arguments({"-n", std::to_string(n)}, {round % 3 == 0 ? "spins" : "waits"}));
+    const auto pids = launch.read_pids(static_cast<std::size_t>(n));
+    ASSERT_EQ(pids.size(), static_cast<std::size_t>(n));
+    const bool launcher = random() % 2 == 0;
+    launch.mark();
+    kill(launcher ? launch.pid() : pids.at(static_cast<int>(random() % static_cast<unsigned>(n))), SIGKILL);
+    EXPECT_EQ(launch.wait(), 137);
+    EXPECT_TRUE(all_gone(pids));
+    EXPECT_LT(launch.seconds, 2);
+    EXPECT_EQ(lines_of(launch.err).size(), launcher ? 0u : 1u) << launch.err;
+  }
+}
+
+// At any moment of the start, too: whatever has been forked by then is a child of the launcher or dies with it.
+TEST(LauncherSignals, LauncherKilledWhileMembersAreBorn) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 40; ++round) {
+    Launch launch(run_arguments({"-n", "16"}, {"waits"}));
+    usleep(static_cast<useconds_t>(random() % 30'000));
+    kill(launch.pid(), SIGKILL);
+    EXPECT_EQ(launch.wait(), 137);
+    // Orphans are given to this process; after that, it has no child left.
+    bool left = true;
+    for (int i = 0; i < 2'000 && left; ++i) {
+      while (waitpid(-1, nullptr, WNOHANG) > 0) {
+      }
+      left = waitpid(-1, nullptr, WNOHANG) == 0;
+      if (left) usleep(1'000);
+    }
+    ASSERT_FALSE(left) << "round " << round;
+  }
+}
+
+TEST(LauncherSignals, TerminationWhileMembersAreBorn) {
+  std::mt19937 random(13);
+  for (int round = 0; round < 30; ++round) {
+    Launch launch(run_arguments({"-n", "16"}, {"waits"}));
+    usleep(static_cast<useconds_t>(random() % 30'000));
+    kill(launch.pid(), SIGTERM);
+    const int status = launch.wait();
+    EXPECT_EQ(status, 143) << launch.err;
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  }
+}
+
+TEST(LauncherSignals, JobsAtOnceDoNotKnowOfEachOther) {
+  std::vector<std::unique_ptr<Launch>> jobs;
+  for (int i = 0; i < 8; ++i)
+    jobs.push_back(std::make_unique<Launch>(run_arguments({"-n", "4", "--label"}, {"rounds", "50"})));
+  for (const auto& job : jobs) EXPECT_EQ(job->wait(), 0) << job->err;
+}
+
+}  // namespace
+}  // namespace launcher_test

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "base/knobs.hpp"
+#include "net/bootstrap/job_control.hpp"
+#include "system.hpp"
+
+namespace ayatori::tool {
+namespace {
+
+constexpr const char* kFooter =
+    "\nOptions end at PROGRAM: what follows is the program's. Each option has a knob in the environment "
+    "(AYATORI_PROCESSES,\n"
+    "AYATORI_WORKERS, AYATORI_STATS, AYATORI_LABEL, AYATORI_TRANSPORT, AYATORI_ENGINE, AYATORI_CHECK); the option "
+    "wins.\n"
+    "Exit status: the program's; 128+S when a process was killed by signal S; 130, 143, 129 after SIGINT, SIGTERM, "
+    "SIGHUP;\n"
+    "125 when start-up failed, 126 when PROGRAM is not executable, 127 when it is not found.";
+
+class Formatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: ayatori run [OPTIONS] [--] PROGRAM ARGS...\n";
+  }
+};
+
+bool parse_processes(const std::string& text, int& processes) {
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, processes);
+  return result.ec == std::errc{} && result.ptr == end && processes >= 1 && processes <= net::bootstrap::kMaxProcesses;
+}
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+bool is_on(const std::string& text) { return text == "1" || text == "on" || text == "yes" || text == "true"; }
+
+// Adds the knob to the members' environment. False after a line on standard error.
+bool set_member_knob(RunOptions& options, const char* option, const char* knob, const std::string& value) {
+  if (const base::Knob* row = base::find_knob(knob)) {
+    if (const base::Status status = base::check_knob_value(*row, value); !status.ok()) {
+      say(base::formatted("{} {}: takes {}", option, value, base::knob_range_text(*row)));
+      return false;
+    }
+  }
+  options.environment.emplace_back(knob, value);
+  return true;
+}
+
+}  // namespace
+
+int parse_run_options(int argc, char** argv, RunOptions& options) {
+  std::string processes;
+  std::string workers;
+  std::string transport;
+  std::string engine;
+  std::string stats;
+  bool check = false;
+
+  CLI::App app("Run PROGRAM as one job of several processes on this machine");
+  app.name("ayatori run");
+  app.formatter(std::make_shared<Formatter>());
+  app.footer(kFooter);
+  app.prefix_command();
+  const auto* const n = app.add_option("-n,--processes", processes,
+                                       base::formatted("processes, 1..{} (default: 1)", net::bootstrap::kMaxProcesses))
+                            ->type_name("PROCESSES");
+  const auto* const w =
+      app.add_option("-w,--workers", workers, "workers a process (default: CPUs / processes)")->type_name("WORKERS");
+  const auto* const s = app.add_flag(
+      "--stats{true}", stats, "counters at the end: a table on standard error, or, with --stats=FILE.json, JSON");
+  app.add_flag("--label", options.label, "prefix each line of output with its process: [P]");
+  const auto* const t = app.add_option("--transport", transport, "how processes talk")->type_name("NAME");
+  const auto* const e =
+      app.add_option("--engine", engine, "how remote accesses are caught")->type_name("auto|uffd|mprotect");
+  app.add_flag("--gdb", options.gdb, "run process 0 under gdb");
+  app.add_flag("--check", check,
+               "at the end, name globals that the processes changed differently and C/C++ library locks in the space");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return fail(kExitStart, "run: {}", error.what());
+  }
+
+  options.command = app.remaining();
+  const bool marked = !options.command.empty() && options.command.front() == "--";
+  if (marked) options.command.erase(options.command.begin());
+  if (options.command.empty()) return fail(kExitStart, "run: PROGRAM is missing (`ayatori run --help`)");
+  if (!marked && options.command.front().starts_with('-') && options.command.front() != "-")
+    return fail(kExitStart, "run: unknown option {} (`ayatori run --help`)", options.command.front());
+
+  if (*n) {
+    if (!parse_processes(processes, options.processes))
+      return fail(kExitStart, "-n {}: the number of processes must be 1..{}", processes, net::bootstrap::kMaxProcesses);
+  } else if (const std::string knob = environment("AYATORI_PROCESSES"); !knob.empty()) {
+    if (!parse_processes(knob, options.processes))
+      return fail(kExitStart, "AYATORI_PROCESSES={}: the number of processes must be 1..{}", knob,
+                  net::bootstrap::kMaxProcesses);
+  }
+  if (*w && !set_member_knob(options, "-w", "AYATORI_WORKERS", workers)) return kExitStart;
+  if (*t && !set_member_knob(options, "--transport", "AYATORI_TRANSPORT", transport)) return kExitStart;
+  if (*e && !set_member_knob(options, "--engine", "AYATORI_ENGINE", engine)) return kExitStart;
+  if (check) options.environment.emplace_back("AYATORI_CHECK", "1");
+  if (!options.label) options.label = is_on(environment("AYATORI_LABEL"));
+
+  if (!*s) stats = environment("AYATORI_STATS");
+  if (!stats.empty()) {
+    options.stats = true;
+    options.stats_file = stats == "true" || stats == "-" ? "" : stats;
+    options.environment.emplace_back("AYATORI_STATS", options.stats_file.empty() ? "-" : options.stats_file);
+  }
+  return -1;
+}
+
+}  // namespace ayatori::tool

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of `ayatori run`, checked against the knob table before anything starts. An option wins over its knob.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ayatori::tool {
+
+struct RunOptions {
+  int processes = 1;
+  bool label = false;
+  bool gdb = false;
+  bool stats = false;
+  std::string stats_file;                                        // empty: a table on standard error
+  std::vector<std::pair<std::string, std::string>> environment;  // knobs for the members
+  std::vector<std::string> command;                              // PROGRAM ARGS...
+};
+
+// -1: go on; otherwise the exit status of the launcher (help, or an error that was told).
+int parse_run_options(int argc, char** argv, RunOptions& options);
+
+}  // namespace ayatori::tool
