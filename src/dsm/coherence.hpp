@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coherence protocol: multiple readers and writers by twin and diff at byte grain, home = owner, release_all and
+// acquire_all (thesis 6.2), movement of stack slots. One template for the real machine and for the simulation; Env
+// gives memory, locks, mappings and, in the simulation, scheduling points and planted bugs.
+//
+// Who calls it: workers and thieves on native stacks, fault handlers on alternate stacks. release() of a process may be
+// run by any process where memory is directly reachable; fault() and acquire() only by the process concerned.
+//
+// Locks: process locks first, in rank order, then at most one slot lock (P7).
+// C1. A page has an entry (clean or dirty) in a process's table only if the process does not own it. Taking ownership of
+//     a slot drops the entries of its pages.
+// C2. Owner look-up, state change, fill, twin and mapping of a page happen under the lock of its process, for a stack
+//     page also under its slot's lock (P4).
+// C3. A state never implies a mapping: a fault on a dirty page maps it without fetching (P5).
+// C4. release() changes no protection: it sends the bytes in which a dirty page differs from its twin, each word read
+//     once, and makes the twin equal to what it read. The page stays writable and dirty.
+// C5. acquire() sends a dirty page before it reads the owner's copy, then stores the bytes in which owner and twin
+//     differ into page and twin (P1).
+// C6. Dropping a dirty page: zap, then send, then clear the state (P3).
+// C7. The bytes copied at a hand-over are the thief's truth and the victim's twin: the child goes on writing that page.
+// C8. A process that lost a slot drops the slot's other pages, not the dirty ones, at its next acquire (P6).
+// C9. A slot that returns overlays pages that are dirty there: bytes in which the truth differs from the twin (P6).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/shared_lock.hpp"
+#include "dsm/diff.hpp"
+#include "gas/space.hpp"
+
+namespace ayatori::dsm {
+
+using gas::PageIndex;
+using gas::SlotIndex;
+
+// Planted bugs: test-only switches of the simulation (Env::bug). Each must be caught by the tests.
+enum class Bug {
+  kNone,
+  kDropRelease,        // a release sends nothing
+  kWordGrainMerge,     // a merge stores whole words
+  kNoVictimTwin,       // the victim's twin of a handed-over page is what it had at the next release
+  kKeepLostSlot,       // a lost slot's other pages are not dropped
+  kNoOverlay,          // a returning stack does not overlay dirty pages
+  kDroppedWake,        // a finished child does not wake its waiting parent (tasks)
+};
+
+struct Counters {  // of one process; written under its lock
+  std::uint64_t read_faults, write_faults, blocks_fetched, bytes_sent, bytes_received, diffs_sent, diff_bytes;
+  std::uint64_t invalidations, releases, acquires;
+};
+
+// The coherence state of one process. Lies in memory shared by all members; everything is guarded by `lock`.
+struct ProcessState {
+  struct Dirty {
+    PageIndex page;
+    std::uint32_t twin;
+    std::uint32_t empty;  // consecutive releases that found nothing to send
+  };
+  struct Clean {
+    PageIndex page;
+    std::uint16_t age;      // acquires since it was fetched
+    std::uint16_t changes;  // of these, how many found it changed
+  };
+  struct Stream {  // a run of neighbouring faults
+    PageIndex next;
+    std::uint32_t run;
+  };
+  static constexpr int kStreams = 8;
+
+  base::SharedLock lock;
+  std::uint32_t* table;  // a page each: state in the top two bits, index into dirty or clean below
+  Dirty* dirty;
+  std::uint32_t dirty_count;
+  Clean* clean;
+  std::uint32_t clean_count;
+  SlotIndex* lost;           // slots lost since the last acquire, each once
+  std::uint8_t* lost_mark;   // a slot each: is it in `lost`?
+  std::uint32_t lost_count;
+  std::byte* twins;
+  std::uint32_t* free_twins;
+  std::uint32_t free_twin_count, twins_used;
+  PageIndex* scratch;  // pages to zap
+  Stream streams[kStreams];
+  std::uint32_t next_stream;
+  Counters counters;
+};
+
+struct Limits {
+  std::uint32_t clean_pages = 1u << 18;     // when so many are cached, the oldest are dropped and their memory is freed
+  std::uint32_t dirty_pages = 1u << 22;     // when so many are dirty, all are sent and dropped
+  std::uint32_t refresh_pages = 4096;       // the youngest so many are refreshed in place at an acquire, others dropped
+  std::uint16_t refresh_age = 16;           // a page is dropped after so many refreshes
+  std::uint16_t refresh_changes = 4;        // or after so many that found it changed
+  std::uint32_t empty_releases = 4;         // a dirty page whose diffs stayed empty so often is dropped
+  std::uint32_t run_pages = 64;             // longest run fetched at one fault
+  std::uint32_t owned_run_pages = 512;      // longest run of owned pages mapped at one fault
+  std::uint32_t first_run_pages = 1;        // a fault that continues no run
+  std::uint32_t owned_first_run_pages = 16;
+};
+
+template <class Env>
+class Coherence {
+ public:
+  static constexpr std::uint32_t kInvalid = 0, kClean = 1, kDirty = 2;
+
+  Coherence(Env& env, ProcessState* const* processes, int count, const Limits& limits)
+      : env_(env), processes_(processes), count_(count), limits_(limits) {}
+
+  ProcessState& process(int p) noexcept { return *processes_[p]; }
+  const Limits& limits() const noexcept { return limits_; }
+
+  // ---------------------------------------------------------------- fault
+
+  // A user thread of process p missed at `page`. Returns when the access may be repeated.
+  void fault(int p, PageIndex page, bool write) {
+    ProcessState& s = process(p);
+    env_.lock(s.lock);
+    ++(write ? s.counters.write_faults : s.counters.read_faults);
+    make_room(p);
+    fault_locked(p, page, write);
+    env_.unlock(s.lock);
+  }
+
+  void fault_locked(int p, PageIndex page, bool write) {
+    ProcessState& s = process(p);
+    const SlotIndex slot = env_.slot_of(page);
+    SlotLock guard(*this, slot);
+    const int owner = env_.owner_of(page);
+    if (owner == p) {
+      map_owned(p, page, slot);
+      return;
+    }
+    switch (state(s, page)) {
+      case kDirty:
+        env_.map_write(p, page, 1);  // C3
+        return;
+      case kClean:
+        if (!write) {
+          env_.map_read(p, page, 1);
+          return;
+        }
+        make_dirty(p, page);
+        env_.map_write(p, page, 1);
+        return;
+      default:
+        break;
+    }
+    std::uint32_t run = slot == gas::kNoSlot ? run_for(s, page, limits_.first_run_pages, limits_.run_pages) : 1;
+    run = static_cast<std::uint32_t>(std::min<std::size_t>(run, env_.owner_run(page)));
+    std::uint32_t got = 0;
+    for (; got < run && state(s, page + got) == kInvalid; ++got) {
+      env_.point();
+      fetch(p, owner, page + got);
+      add_clean(s, page + got);
+      if (write) make_dirty(p, page + got);
+    }
+    ++s.counters.blocks_fetched;
+    s.counters.bytes_received += std::uint64_t{got} * gas::kPageBytes;
+    env_.point();
+    if (write)
+      env_.map_write(p, page, got);
+    else
+      env_.map_read(p, page, got);
+  }
+
+  // ---------------------------------------------------------------- release
+
+  // Sends what process p wrote to the owners. Any process may run it.
+  void release(int p) {
+    ProcessState& s = process(p);
+    env_.lock(s.lock);
+    release_locked(p);
+    env_.unlock(s.lock);
+  }
+
+  void release_locked(int p) {
+    ProcessState& s = process(p);
+    ++s.counters.releases;
+    env_.releasing(p);
+    if (!env_.bug(Bug::kDropRelease)) {
+      for (std::uint32_t i = s.dirty_count; i-- > 0;) {
+        env_.point();
+        send(p, i);
+      }
+    }
+    env_.released(p);
+  }
+
+  // ---------------------------------------------------------------- acquire
+
+  // Process p stops trusting what it cached. Run by p.
+  void acquire(int p) {
+    ProcessState& s = process(p);
+    env_.lock(s.lock);
+    acquire_locked(p);
+    env_.unlock(s.lock);
+  }
+
+  void acquire_locked(int p) {
+    ProcessState& s = process(p);
+    ++s.counters.acquires;
+    drop_lost_slots(p);
+    std::uint32_t zaps = 0;
+    refresh_dirty(p);
+    refresh_clean(p, zaps);
+    zap_pages(p, zaps);
+  }
+
+  // ---------------------------------------------------------------- movement of a slot
+
+  // Moves `slot` from victim to thief with the used part of the stack, pages [first_used, slot end). Both process locks
+  // are held, the victim has released, the caller is a thread of `thief`. The thief's pages are not mapped here.
+  void hand_over(SlotIndex slot, PageIndex first_used, int victim, int thief) {
+    SlotLock guard(*this, slot);
+    ProcessState& v = process(victim);
+    ProcessState& t = process(thief);
+    const PageIndex first = env_.slot_first(slot);
+    const PageIndex end = first + static_cast<PageIndex>(env_.slot_pages());
+    for (PageIndex page = first; page < first_used; ++page) forget(t, page);  // C1
+    for (PageIndex page = first_used; page < end; ++page) {
+      env_.point();
+      std::byte* const from = env_.page_in(victim, page);
+      std::byte* const to = env_.page_in(thief, page);
+      const std::uint32_t twin = allocate_twin(v);
+      std::byte* const truth = twin_bytes(v, twin);  // C7: read once, kept as the victim's twin
+      snapshot(truth, from);
+      if (state(t, page) == kDirty && !env_.bug(Bug::kNoOverlay)) {
+        std::byte* const old = twin_bytes(t, t.dirty[index(t, page)].twin);
+        diff::for_differing(truth, old, [&](std::size_t i) {  // C9
+          const diff::Word now = diff::load(diff::words(truth) + i);
+          const diff::Word mask = diff::differing_bytes(now, diff::load(diff::words(old) + i));
+          if (mask != 0) diff::blend(diff::words(to) + i, now, mask);
+        });
+      } else {
+        diff::refresh(to, truth);
+      }
+      forget(t, page);  // C1
+      s_set_dirty(v, page, twin);
+      if (env_.bug(Bug::kNoVictimTwin)) {
+        env_.point();
+        snapshot(truth, from);
+      }
+      t.counters.bytes_received += gas::kPageBytes;
+      v.counters.bytes_sent += gas::kPageBytes;
+    }
+    env_.set_owner(slot, thief);
+    lose(v, slot);
+  }
+
+  // A dead stack changes hands: no bytes move. Both process locks are held.
+  void take_dead_slot(SlotIndex slot, int old_owner, int new_owner) {
+    SlotLock guard(*this, slot);
+    ProcessState& n = process(new_owner);
+    const PageIndex first = env_.slot_first(slot);
+    for (PageIndex page = first; page < first + env_.slot_pages(); ++page) forget(n, page);  // C1
+    env_.set_owner(slot, new_owner);
+    lose(process(old_owner), slot);
+  }
+
+  // ---------------------------------------------------------------- direct access
+
+  // Calls f(pointer into the owner's copy) with the owner of the address held still.
+  template <class F>
+  auto at_owner(PageIndex page, std::size_t offset, F&& f) {
+    SlotLock guard(*this, env_.slot_of(page));
+    return f(env_.page_in(env_.owner_of(page), page) + offset);
+  }
+
+  // Stores a value of `bytes` bytes into the owner's copy and, so that no late diff undoes it, into p's own copy and
+  // twin. The value must not cross a page.
+  void write_through(int p, PageIndex page, std::size_t offset, const void* value, std::size_t bytes) {
+    ProcessState& s = process(p);
+    env_.lock(s.lock);
+    if (state(s, page) == kDirty) std::memcpy(twin_bytes(s, s.dirty[index(s, page)].twin) + offset, value, bytes);
+    if (state(s, page) != kInvalid) std::memcpy(env_.page_in(p, page) + offset, value, bytes);
+    at_owner(page, offset, [&](std::byte* at) { std::memcpy(at, value, bytes); });
+    env_.unlock(s.lock);
+  }
+
+  // Process p lets go of its copies of freed memory that is about to be handed out there: a stale copy would swallow
+  // writes that happen to repeat it. Nothing in the range is worth sending.
+  void forget_range(int p, PageIndex first, std::size_t pages) {
+    ProcessState& s = process(p);
+    env_.lock(s.lock);
+    std::uint32_t zaps = 0;
+    for (PageIndex page = first; page < first + pages; ++page) {
+      if (state(s, page) == kInvalid) continue;
+      forget(s, page);
+      s.scratch[zaps++] = page;
+      if (zaps == limits_.run_pages) {
+        zap_pages(p, zaps);
+        zaps = 0;
+      }
+    }
+    zap_pages(p, zaps);
+    env_.unlock(s.lock);
+  }
+
+  std::uint32_t state(const ProcessState& s, PageIndex page) const noexcept { return s.table[page] >> 30; }
+
+  // ---------------------------------------------------------------- invariants (simulation, tests)
+
+  // Null, or what is wrong with process p's tables. The caller holds its lock or stands still.
+  const char* broken(int p) {
+    ProcessState& s = process(p);
+    for (std::uint32_t i = 0; i < s.dirty_count; ++i) {
+      const PageIndex page = s.dirty[i].page;
+      if (s.table[page] != (kDirty << 30 | i)) return "dirty entry and table disagree";
+      if (env_.owner_of(page) == p) return "C1: dirty entry of an owned page";
+    }
+    for (std::uint32_t i = 0; i < s.clean_count; ++i) {
+      const PageIndex page = s.clean[i].page;
+      if (s.table[page] != (kClean << 30 | i)) return "clean entry and table disagree";
+      if (env_.owner_of(page) == p) return "C1: clean entry of an owned page";
+    }
+    if (s.twins_used - s.free_twin_count != s.dirty_count) return "a twin is lost or shared";
+    return nullptr;
+  }
+
+ private:
+  class SlotLock {
+   public:
+    SlotLock(Coherence& c, SlotIndex slot) : c_(c), slot_(slot) {
+      if (slot_ != gas::kNoSlot) c_.env_.lock(c_.env_.slot(slot_).lock);
+    }
+    ~SlotLock() {
+      if (slot_ != gas::kNoSlot) c_.env_.unlock(c_.env_.slot(slot_).lock);
+    }
+    SlotLock(const SlotLock&) = delete;
+    SlotLock& operator=(const SlotLock&) = delete;
+
+   private:
+    Coherence& c_;
+    SlotIndex slot_;
+  };
+
+  static std::uint32_t index(const ProcessState& s, PageIndex page) noexcept { return s.table[page] & 0x3fffffffu; }
+  static std::byte* twin_bytes(ProcessState& s, std::uint32_t twin) noexcept {
+    return s.twins + std::size_t{twin} * gas::kPageBytes;
+  }
+  std::uint32_t allocate_twin(ProcessState& s) {
+    return s.free_twin_count > 0 ? s.free_twins[--s.free_twin_count] : s.twins_used++;
+  }
+
+  static void lose(ProcessState& s, SlotIndex slot) {
+    if (s.lost_mark[slot] != 0) return;
+    s.lost_mark[slot] = 1;
+    s.lost[s.lost_count++] = slot;
+  }
+
+  static void snapshot(std::byte* to, std::byte* from) noexcept {
+    for (std::size_t i = 0; i < diff::kWords; ++i) diff::store(diff::words(to) + i, diff::load(diff::words(from) + i));
+  }
+
+  void add_clean(ProcessState& s, PageIndex page) {
+    s.clean[s.clean_count] = {page, 0, 0};
+    s.table[page] = kClean << 30 | s.clean_count++;
+  }
+  void remove_clean(ProcessState& s, PageIndex page) {
+    const std::uint32_t i = index(s, page);
+    const ProcessState::Clean last = s.clean[--s.clean_count];
+    s.clean[i] = last;
+    s.table[last.page] = kClean << 30 | i;
+    s.table[page] = 0;
+  }
+  void remove_dirty(ProcessState& s, PageIndex page) {
+    const std::uint32_t i = index(s, page);
+    s.free_twins[s.free_twin_count++] = s.dirty[i].twin;
+    const ProcessState::Dirty last = s.dirty[--s.dirty_count];
+    s.dirty[i] = last;
+    s.table[last.page] = kDirty << 30 | i;
+    s.table[page] = 0;
+  }
+  void forget(ProcessState& s, PageIndex page) {
+    if (state(s, page) == kDirty)
+      remove_dirty(s, page);
+    else if (state(s, page) == kClean)
+      remove_clean(s, page);
+  }
+  void s_set_dirty(ProcessState& s, PageIndex page, std::uint32_t twin) {
+    forget(s, page);
+    s.dirty[s.dirty_count] = {page, twin, 0};
+    s.table[page] = kDirty << 30 | s.dirty_count++;
+  }
+
+  // Order in the fault (design, dsm): twin, publish the dirty entry, then grant write.
+  void make_dirty(int p, PageIndex page) {
+    ProcessState& s = process(p);
+    const std::uint32_t twin = allocate_twin(s);
+    snapshot(twin_bytes(s, twin), env_.page_in(p, page));
+    s_set_dirty(s, page, twin);
+  }
+
+  void fetch(int p, int owner, PageIndex page) {
+    diff::refresh(env_.page_in(p, page), env_.page_in(owner, page));
+  }
+
+  void map_owned(int p, PageIndex page, SlotIndex slot) {
+    ProcessState& s = process(p);
+    if (slot != gas::kNoSlot) {
+      // Stacks grow down: a few pages below come along.
+      const PageIndex low = env_.slot_first(slot) + static_cast<PageIndex>(env_.guard_pages());
+      const PageIndex first = page >= low + 3 ? page - 3 : std::min(low, page);
+      env_.map_write(p, first, page - first + 1);
+      return;
+    }
+    std::size_t run = run_for(s, page, limits_.owned_first_run_pages, limits_.owned_run_pages);
+    run = std::min(run, env_.owner_run(page));
+    env_.map_write(p, page, run);
+  }
+
+  // Length of the run to bring in at `page`: doubles while faults continue each other.
+  std::uint32_t run_for(ProcessState& s, PageIndex page, std::uint32_t first, std::uint32_t longest) {
+    for (ProcessState::Stream& stream : s.streams) {
+      if (stream.next == page && stream.run != 0) {
+        stream.run = std::min(stream.run * 2, longest);
+        stream.next = page + stream.run;
+        return stream.run;
+      }
+    }
+    s.streams[s.next_stream++ % ProcessState::kStreams] = {page + first, first};
+    return first;
+  }
+
+  // Sends dirty entry i of process p. An entry whose page p owns by now is dropped (C1 makes that rare).
+  void send(int p, std::uint32_t i) {
+    ProcessState& s = process(p);
+    const PageIndex page = s.dirty[i].page;
+    SlotLock guard(*this, env_.slot_of(page));
+    const int owner = env_.owner_of(page);
+    std::byte* const local = env_.page_in(p, page);
+    std::byte* const twin = twin_bytes(s, s.dirty[i].twin);
+    std::byte* const remote = env_.page_in(owner, page);
+    std::uint64_t bytes = 0;
+    diff::for_differing(local, twin, [&](std::size_t w) {
+      const diff::Word now = diff::load(diff::words(local) + w);  // read once (C4)
+      const diff::Word before = diff::load(diff::words(twin) + w);
+      diff::Word mask = diff::differing_bytes(now, before);
+      if (mask == 0) return;
+      if (env_.bug(Bug::kWordGrainMerge)) mask = ~diff::Word{0};
+      diff::blend(diff::words(remote) + w, now, mask);
+      diff::store(diff::words(twin) + w, now);
+      bytes += static_cast<std::uint64_t>(__builtin_popcountll(mask)) / 8;
+    });
+    if (bytes != 0) {
+      s.dirty[i].empty = 0;
+      ++s.counters.diffs_sent;
+      s.counters.diff_bytes += bytes;
+      s.counters.bytes_sent += bytes;
+    } else {
+      ++s.dirty[i].empty;
+    }
+  }
+
+  void refresh_dirty(int p) {
+    ProcessState& s = process(p);
+    std::uint32_t idle = 0;
+    for (std::uint32_t i = 0; i < s.dirty_count; ++i)
+      if (s.dirty[i].empty >= limits_.empty_releases) s.scratch[idle++] = s.dirty[i].page;
+    drop_dirty(p, idle);
+    for (std::uint32_t i = s.dirty_count; i-- > 0;) {
+      env_.point();
+      const PageIndex page = s.dirty[i].page;
+      if (!env_.bug(Bug::kDropRelease)) send(p, i);  // C5: before the owner's copy is read
+      env_.point();
+      SlotLock guard(*this, env_.slot_of(page));
+      std::byte* const local = env_.page_in(p, page);
+      std::byte* const twin = twin_bytes(s, s.dirty[i].twin);
+      std::byte* const remote = env_.page_in(env_.owner_of(page), page);
+      diff::for_differing(remote, twin, [&](std::size_t w) {
+        const diff::Word now = diff::load(diff::words(remote) + w);
+        const diff::Word mask = diff::differing_bytes(now, diff::load(diff::words(twin) + w));
+        if (mask == 0) return;
+        diff::blend(diff::words(local) + w, now, mask);
+        diff::store(diff::words(twin) + w, now);
+      });
+    }
+  }
+
+  // Refreshes the youngest clean pages in place; collects the others in scratch[0, zaps).
+  void refresh_clean(int p, std::uint32_t& zaps) {
+    ProcessState& s = process(p);
+    const std::uint32_t keep_from = s.clean_count > limits_.refresh_pages ? s.clean_count - limits_.refresh_pages : 0;
+    for (std::uint32_t i = s.clean_count; i-- > 0;) {
+      ProcessState::Clean& c = s.clean[i];
+      const PageIndex page = c.page;
+      env_.point();
+      if (i < keep_from || ++c.age >= limits_.refresh_age || c.changes >= limits_.refresh_changes) {
+        s.scratch[zaps++] = page;
+        remove_clean(s, page);
+        continue;
+      }
+      SlotLock guard(*this, env_.slot_of(page));
+      if (diff::refresh(env_.page_in(p, page), env_.page_in(env_.owner_of(page), page)) != 0) ++c.changes;
+    }
+  }
+
+  // Drops the dirty pages scratch[0, count) (C6).
+  void drop_dirty(int p, std::uint32_t count) {
+    ProcessState& s = process(p);
+    zap_pages(p, count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      env_.point();
+      const PageIndex page = s.scratch[i];
+      if (!env_.bug(Bug::kDropRelease)) send(p, index(s, page));
+      remove_dirty(s, page);
+    }
+  }
+
+  // Before a fault adds pages: keeps the tables within their limits, and all mappings within the engine's.
+  void make_room(int p) {
+    ProcessState& s = process(p);
+    const bool pressure = env_.pressure();
+    if (pressure || s.dirty_count + limits_.run_pages > limits_.dirty_pages) {
+      std::uint32_t count = 0;
+      for (std::uint32_t i = 0; i < s.dirty_count; ++i) s.scratch[count++] = s.dirty[i].page;
+      drop_dirty(p, count);
+    }
+    if (pressure || s.clean_count + limits_.run_pages > limits_.clean_pages) {
+      const std::uint32_t drop = pressure ? s.clean_count : std::max(s.clean_count / 4, s.clean_count ? 1u : 0u);
+      for (std::uint32_t i = 0; i < drop; ++i) s.scratch[i] = s.clean[i].page;
+      zap_pages(p, drop);
+      for (std::uint32_t i = 0; i < drop; ++i) {
+        remove_clean(s, s.scratch[i]);
+        env_.discard(p, s.scratch[i]);
+      }
+    }
+    if (pressure) env_.relieved();
+  }
+
+  // Takes the mappings of scratch[0, count) in ranges, also across gaps that are not mapped.
+  void zap_pages(int p, std::uint32_t count) {
+    if (count == 0) return;
+    ProcessState& s = process(p);
+    s.counters.invalidations += count;
+    std::sort(s.scratch, s.scratch + count);
+    std::uint32_t at = 0;
+    while (at < count) {
+      const PageIndex first = s.scratch[at];
+      PageIndex end = first + 1;
+      while (++at < count && s.scratch[at] == end) ++end;
+      env_.zap(p, first, end - first);
+    }
+  }
+
+  void drop_lost_slots(int p) {
+    ProcessState& s = process(p);
+    const std::uint32_t count = s.lost_count;
+    s.lost_count = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const SlotIndex slot = s.lost[i];
+      s.lost_mark[slot] = 0;
+      SlotLock guard(*this, slot);
+      if (env_.slot_owner(slot) == p || env_.bug(Bug::kKeepLostSlot)) continue;  // it came back
+      const PageIndex first = env_.slot_first(slot) + static_cast<PageIndex>(env_.guard_pages());
+      const PageIndex end = env_.slot_first(slot) + static_cast<PageIndex>(env_.slot_pages());
+      PageIndex from = first;
+      for (PageIndex page = first; page <= end; ++page) {
+        const bool dirty = page < end && state(s, page) == kDirty;
+        if (page < end && !dirty) {
+          if (state(s, page) == kClean) remove_clean(s, page);
+          continue;
+        }
+        env_.point();
+        if (page > from) env_.zap(p, from, page - from);
+        from = page + 1;
+      }
+      ++s.counters.invalidations;
+    }
+  }
+
+  Env& env_;
+  ProcessState* const* processes_;  // Constant after construction.
+  int count_;
+  Limits limits_;
+};
+
+}  // namespace ayatori::dsm

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dsm/dsm.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <optional>
+
+#include "base/clock.hpp"
+#include "base/knobs.hpp"
+
+namespace ayatori::dsm {
+
+namespace {
+
+struct State {
+  ProcessState* processes[gas::kMaxProcesses] = {};
+  RealEnv env;
+  std::optional<Protocol> protocol;
+  Hooks hooks;
+  int self = 0;
+  bool alone = true;
+  std::int64_t net_delay_ns = 0;
+  std::atomic<std::uint64_t> fault_ns{0};
+};
+
+State& state() noexcept {
+  static State s;
+  return s;
+}
+
+void resolve(void* address, bool write, void*) {
+  State& s = state();
+  const std::int64_t start = base::real_now_ns();
+  s.protocol->fault(s.self, gas::page_of(address), write);
+  s.fault_ns.fetch_add(static_cast<std::uint64_t>(base::real_now_ns() - start), std::memory_order_relaxed);
+}
+
+void stack_overflow(void* address, void* context) {
+  if (state().hooks.stack_overflow) state().hooks.stack_overflow(address, context);
+}
+
+bool is_guard(const void* address) {
+  if (!gas::contains(address)) return false;
+  const PageIndex page = gas::page_of(address);
+  return gas::is_stack(page) && page % gas::layout().slot_pages < kGuardPages;
+}
+
+}  // namespace
+
+std::size_t RealEnv::guard_pages() noexcept { return kGuardPages; }
+bool RealEnv::pressure() noexcept { return false; }
+void RealEnv::relieved() noexcept {}
+void RealEnv::releasing(int p) {
+  if (state().hooks.releasing) state().hooks.releasing(p);
+}
+void RealEnv::released(int p) {
+  if (state().hooks.released) state().hooks.released(p);
+}
+
+void reserve(int processes) {
+  State& s = state();
+  const gas::Layout& l = gas::layout();
+  s.alone = processes == 1;
+  Limits limits;
+  limits.clean_pages = static_cast<std::uint32_t>(
+      std::max<std::uint64_t>(256, base::knob_size("AYATORI_CACHE_LIMIT") >> gas::kPageShift));
+  limits.clean_pages = static_cast<std::uint32_t>(std::min<std::size_t>(limits.clean_pages, l.pages));
+  limits.dirty_pages = static_cast<std::uint32_t>(std::min<std::size_t>(limits.dirty_pages, l.pages));
+  const auto block = static_cast<std::uint32_t>(base::knob_size("AYATORI_BLOCK_SIZE") >> gas::kPageShift);
+  limits.run_pages = std::max(1u, block * 4);
+  if (!s.alone) {
+    for (int p = 0; p < processes; ++p) {
+      auto* ps = new (gas::shared_map(sizeof(ProcessState), "coherence state")) ProcessState;
+      const auto map = [](std::size_t bytes) { return gas::shared_map(bytes, "coherence tables"); };
+      ps->table = static_cast<std::uint32_t*>(map(l.pages * sizeof(std::uint32_t)));
+      ps->dirty = static_cast<ProcessState::Dirty*>(map(std::size_t{limits.dirty_pages} * sizeof(ProcessState::Dirty)));
+      ps->clean = static_cast<ProcessState::Clean*>(map(std::size_t{limits.clean_pages} * sizeof(ProcessState::Clean)));
+      ps->lost = static_cast<SlotIndex*>(map(l.slots * sizeof(SlotIndex)));
+      ps->lost_mark = static_cast<std::uint8_t*>(map(l.slots));
+      ps->twins = static_cast<std::byte*>(map(std::size_t{limits.dirty_pages} * gas::kPageBytes));
+      ps->free_twins = static_cast<std::uint32_t*>(map(std::size_t{limits.dirty_pages} * sizeof(std::uint32_t)));
+      ps->scratch = static_cast<PageIndex*>(
+          map((std::size_t{limits.dirty_pages} + limits.clean_pages) * sizeof(PageIndex)));
+      s.processes[p] = ps;
+    }
+  }
+  s.protocol.emplace(s.env, s.processes, processes, limits);
+}
+
+const Engine& attach(int self, const Hooks& hooks, std::string* why) {
+  State& s = state();
+  s.self = self;
+  s.hooks = hooks;
+  s.net_delay_ns = base::knob_int("AYATORI_NET_DELAY");
+  const FaultHooks fault_hooks{resolve, stack_overflow, is_guard};
+  const std::string wanted(base::knob_string("AYATORI_ENGINE"));
+  return start_engine(wanted.c_str(), gas::layout().processes, fault_hooks, why);
+}
+
+Protocol& protocol() noexcept { return *state().protocol; }
+bool coherent_by_hardware() noexcept { return state().alone; }
+
+void release(int process) {
+  if (!state().alone) state().protocol->release(process);
+}
+void acquire() {
+  if (!state().alone) state().protocol->acquire(state().self);
+}
+
+void prefault(const void* address, std::size_t bytes, bool write) {
+  State& s = state();
+  if (s.alone || bytes == 0 || !gas::contains(address)) return;
+  const auto last = static_cast<const std::byte*>(address) + bytes - 1;
+  const PageIndex end = gas::contains(last) ? gas::page_of(last) : static_cast<PageIndex>(gas::layout().pages - 1);
+  for (PageIndex page = gas::page_of(address); page <= end; ++page) s.protocol->fault(s.self, page, write);
+}
+
+std::uint64_t fault_ns() noexcept { return state().fault_ns.load(std::memory_order_relaxed); }
+
+}  // namespace ayatori::dsm

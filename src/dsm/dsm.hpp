@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coherence layer of the real machine: the protocol of coherence.hpp over gas, a fault engine and shared memory.
+//
+// Who calls it: tasks and api on native stacks; the fault handler. reserve() before the fork, attach() after it. With
+// one process every function here is a no-op or an ordinary memory access.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "dsm/coherence.hpp"
+#include "dsm/fault/engine.hpp"
+#include "gas/space.hpp"
+
+namespace ayatori::dsm {
+
+// Env of the real machine.
+struct RealEnv {
+  void lock(base::SharedLock& l) noexcept { l.lock(); }
+  void unlock(base::SharedLock& l) noexcept { l.unlock(); }
+  std::byte* page_in(int p, PageIndex page) noexcept { return gas::page_in(p, page); }
+  int owner_of(PageIndex page) noexcept { return gas::owner_of(page); }
+  std::size_t owner_run(PageIndex page) noexcept { return gas::owner_run(page); }
+  SlotIndex slot_of(PageIndex page) noexcept { return gas::slot_of(page); }
+  gas::SlotEntry& slot(SlotIndex s) noexcept { return gas::slot_entry(s); }
+  int slot_owner(SlotIndex s) noexcept {
+    return static_cast<int>(gas::slot_entry(s).owner.load(std::memory_order_relaxed));  // under the slot's lock
+  }
+  void set_owner(SlotIndex s, int p) noexcept {
+    gas::slot_entry(s).owner.store(static_cast<std::uint32_t>(p), std::memory_order_release);  // read by hints, acquire
+  }
+  PageIndex slot_first(SlotIndex s) noexcept { return gas::slot_first(s); }
+  std::size_t slot_pages() noexcept { return gas::layout().slot_pages; }
+  std::size_t guard_pages() noexcept;
+  void map_read(int, PageIndex first, std::size_t pages) { engine().map_read(first, pages); }
+  void map_write(int, PageIndex first, std::size_t pages) { engine().map_write(first, pages); }
+  void zap(int, PageIndex first, std::size_t pages) { engine().zap(first, pages); }
+  void discard(int p, PageIndex page) { gas::punch(p, page, 1); }
+  bool pressure() noexcept;
+  void relieved() noexcept;
+  void releasing(int p);
+  void released(int p);
+  void point() noexcept {}
+  static constexpr bool bug(Bug) noexcept { return false; }
+};
+
+using Protocol = Coherence<RealEnv>;
+
+struct Hooks {
+  void (*stack_overflow)(void* address, void* context) = nullptr;
+  // At the start and the end of a release, under the process's lock.
+  void (*releasing)(int process) = nullptr;
+  void (*released)(int process) = nullptr;
+};
+
+void reserve(int processes);
+// Starts the fault engine of this member. `why`: the reason of a fallback.
+const Engine& attach(int self, const Hooks& hooks, std::string* why);
+
+Protocol& protocol() noexcept;
+bool coherent_by_hardware() noexcept;  // one process: nothing to do
+
+// release_all of any process, acquire_all of this one (thesis 6.2.2). On a native stack.
+void release(int process);
+void acquire();
+
+// Makes [address, address + bytes) accessible to system calls now; any stack. Addresses outside the space are ignored.
+void prefault(const void* address, std::size_t bytes, bool write);
+
+inline constexpr std::size_t kGuardPages = 4;  // lowest pages of a slot, never accessible
+std::uint64_t fault_ns() noexcept;             // time this process spent in faults
+
+}  // namespace ayatori::dsm
