@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// What include/ayatori/ayatori.hpp declares: threads, atomics, synchronisation, the job. Memory is in memory.cpp.
+#include <ayatori/ayatori.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "api/start.hpp"
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "dsm/dsm.hpp"
+#include "gas/space.hpp"
+#include "net/bootstrap/bootstrap.hpp"
+#include "tasks/atomics.hpp"
+#include "tasks/runtime.hpp"
+#include "tasks/sync.hpp"
+#include "ult/current.hpp"
+#include "ult/scheduler.hpp"
+
+namespace ayatori {
+
+namespace {
+
+std::exception_ptr take_error(detail::Descriptor* d) noexcept {
+  static_assert(sizeof(std::exception_ptr) == sizeof(void*));
+  std::exception_ptr error;
+  auto* stored = reinterpret_cast<std::exception_ptr*>(&d->error);
+  if (d->error) {
+    error = std::move(*stored);
+    d->error = nullptr;
+  }
+  return error;
+}
+
+// An exception left a detached thread: ends the job as std::terminate does, with its message.
+[[noreturn]] void terminate_with(std::exception_ptr error) noexcept {
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (...) {
+    std::terminate();
+  }
+}
+
+}  // namespace
+
+int process_id() noexcept { return net::bootstrap::job().process_id; }
+int process_count() noexcept { return net::bootstrap::job().process_count; }
+int worker_count() noexcept { return tasks::workers(); }
+int worker_id() noexcept { return ult::on_user_thread() ? ult::current_worker()->number : -1; }
+
+stats snapshot() noexcept {
+  stats s;
+  const tasks::StatsRow row = tasks::worker_stats();
+  s.threads_forked = row.threads_forked;
+  s.steals_local = row.steals_local;
+  s.steals_remote = row.steals_remote;
+  s.joins_remote = row.joins_remote;
+  s.compute_ns = row.compute_ns;
+  s.idle_ns = row.idle_ns;
+  s.steal_ns = row.steal_ns;
+  s.fault_ns = dsm::fault_ns();
+  s.compute_ns -= std::min(s.compute_ns, s.fault_ns + s.steal_ns);
+  if (tasks::processes() > 1) {
+    const dsm::Counters& c = dsm::protocol().process(tasks::self()).counters;
+    s.read_faults = c.read_faults;
+    s.write_faults = c.write_faults;
+    s.blocks_fetched = c.blocks_fetched;
+    s.bytes_sent = c.bytes_sent;
+    s.bytes_received = c.bytes_received;
+    s.diffs_sent = c.diffs_sent;
+    s.diff_bytes = c.diff_bytes;
+    s.invalidations = c.invalidations;
+    s.releases = c.releases;
+    s.acquires = c.acquires;
+  }
+  return s;
+}
+
+namespace detail {
+
+namespace {
+
+void publish() {
+  const stats s = snapshot();
+  const std::uint64_t row[] = {s.threads_forked, s.steals_local,   s.steals_remote, s.joins_remote,  s.read_faults,
+                               s.write_faults,   s.blocks_fetched, s.bytes_sent,    s.bytes_received, s.messages_sent,
+                               s.diffs_sent,     s.diff_bytes,     s.invalidations, s.releases,      s.acquires,
+                               s.compute_ns,     s.idle_ns,        s.fault_ns,      s.steal_ns};
+  net::bootstrap::publish_stats(row);
+}
+
+}  // namespace
+
+int run_job(int argc, char** argv, void (*construct)(void*, void*), int (*call)(void*, RootArgs),
+            void (*destroy)(void*), void* from, std::size_t align, std::size_t bytes) {
+  api::ensure_started();
+  tasks::Root root{};
+  root.construct = construct;
+  root.call = reinterpret_cast<void*>(call);
+  root.invoke = [](void* function, void* object, int n, char** v) {
+    return reinterpret_cast<int (*)(void*, RootArgs)>(function)(object, RootArgs{n, v});
+  };
+  root.destroy = destroy;
+  root.from = from;
+  root.align = align;
+  root.bytes = bytes;
+  root.argc = argc;
+  root.argv = argv;
+  const int status = tasks::run(root);
+  if (net::bootstrap::stats_wanted()) publish();
+  return status;
+}
+
+Allocated allocate_thread(std::size_t align, std::size_t bytes) {
+  if (!ult::on_user_thread())
+    throw std::system_error(std::make_error_code(std::errc::operation_not_permitted),
+                            "ayatori::thread outside ayatori::run");
+  const ult::Room room = ult::allocate(align, bytes);
+  if (!room.thread)
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again),
+                            "ayatori::thread: no stack left (AYATORI_SPACE_SIZE, AYATORI_STACK_SIZE)");
+  return {room.thread, room.object};
+}
+
+void fork_thread(const Allocated& child, void (*invoke)(void*), int process) noexcept {
+  if (process < 0)
+    ult::fork(child.thread, invoke);
+  else
+    ult::fork_placed(child.thread, invoke, process);
+}
+
+void* abandon_thread(const Allocated& child) noexcept {
+  ult::abandon(child.thread);
+  return child.object;
+}
+
+std::exception_ptr join_thread_nothrow(Descriptor* d) noexcept {
+  ult::join(d);
+  std::exception_ptr error = take_error(d);
+  ult::reap(d);
+  return error;
+}
+
+void join_thread(Descriptor* d) {
+  ult::join(d);
+  if (!d->error) [[likely]] {
+    ult::reap(d);
+    return;
+  }
+  std::exception_ptr error = take_error(d);
+  ult::reap(d);
+  std::rethrow_exception(std::move(error));
+}
+
+void detach_thread(Descriptor* d) noexcept {
+  if (!ult::detach(d) && d->error) terminate_with(take_error(d));
+}
+
+std::uint64_t thread_number(const Descriptor* d) noexcept { return ult::number_of(d); }
+std::uint64_t current_thread_number() noexcept {
+  return ult::on_user_thread() ? ult::number_of(ult::current_worker()->current) : 0;
+}
+
+void yield_thread() noexcept {
+  if (ult::on_user_thread())
+    ult::yield();
+  else
+    std::this_thread::yield();
+}
+
+void sleep_thread(std::int64_t ns) noexcept {
+  if (ult::on_user_thread())
+    ult::sleep(ns);
+  else
+    std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
+}
+
+void store_exception(std::exception_ptr error) noexcept {
+  Descriptor* d = ult::current_worker()->current;
+  if (d->join.load() == ult::JoinWord::kDetached) terminate_with(std::move(error));
+  ::new (static_cast<void*>(&d->error)) std::exception_ptr(std::move(error));
+}
+
+void pin_current(int delta) noexcept {
+  if (!ult::on_user_thread()) return;
+  std::uint32_t& pins = ult::current_worker()->current->pins;
+  pins += static_cast<std::uint32_t>(delta);
+}
+
+std::uint64_t atomic_rmw(void* address, std::size_t bytes, Rmw op, std::uint64_t operand, std::uint64_t expected,
+                         std::memory_order order) noexcept {
+  return tasks::atomic_apply(address, bytes, static_cast<tasks::AtomicOp>(op), operand, expected, order);
+}
+void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noexcept {
+  tasks::atomic_construct(address, bytes, value);
+}
+
+SyncHandle mutex_create() { return tasks::sync::mutex_create(); }
+void mutex_destroy(SyncHandle h) noexcept { tasks::sync::mutex_destroy(h); }
+void mutex_lock(SyncHandle h) { tasks::sync::mutex_lock(h); }
+bool mutex_try_lock(SyncHandle h) noexcept { return tasks::sync::mutex_try_lock(h); }
+void mutex_unlock(SyncHandle h) noexcept { tasks::sync::mutex_unlock(h); }
+SyncHandle condition_create() { return tasks::sync::condition_create(); }
+void condition_destroy(SyncHandle h) noexcept { tasks::sync::condition_destroy(h); }
+void condition_wait(SyncHandle c, SyncHandle m) {
+  tasks::sync::condition_wait(c, m, std::numeric_limits<std::int64_t>::max());
+}
+bool condition_wait_until(SyncHandle c, SyncHandle m, std::int64_t steady_ns) {
+  return tasks::sync::condition_wait(c, m, std::min(steady_ns, std::numeric_limits<std::int64_t>::max() - 1));
+}
+void condition_notify(SyncHandle h, bool all) noexcept { tasks::sync::condition_notify(h, all); }
+SyncHandle barrier_create(std::ptrdiff_t expected) { return tasks::sync::barrier_create(expected); }
+void barrier_destroy(SyncHandle h) noexcept { tasks::sync::barrier_destroy(h); }
+bool barrier_arrive(SyncHandle h, std::ptrdiff_t count, bool wait, bool drop) {
+  return tasks::sync::barrier_arrive(h, count, wait, drop);
+}
+void barrier_release(SyncHandle h) noexcept { tasks::sync::barrier_release(h); }
+
+void* global_reserve(std::size_t bytes, std::size_t align) {
+  // Program order of the initialisers is the same in all members, so the addresses are too.
+  static std::size_t used = 0;
+  const gas::Layout& l = gas::layout();
+  const std::size_t room = static_cast<std::size_t>(l.globals_end - l.globals_first) << gas::kPageShift;
+  const std::size_t at = (used + align - 1) / align * align;
+  AYT_CHECK(at + bytes <= room, "no room for ayatori::global<T> variables of {} bytes in all", at + bytes);
+  used = at + bytes;
+  return gas::user_view() + (std::size_t{l.globals_first} << gas::kPageShift) + at;
+}
+bool global_constructs_here() noexcept { return process_id() == 0; }
+
+}  // namespace detail
+}  // namespace ayatori

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Start of the library in a process: the constructor that runs before the program's own initialisers, in this order:
+// settings, bootstrap, shared memory of every layer, fork of the members, then each layer in each member.
+#include "api/start.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "base/identity.hpp"
+#include "base/knobs.hpp"
+#include "base/log.hpp"
+#include "dsm/dsm.hpp"
+#include "gas/heap.hpp"
+#include "gas/space.hpp"
+#include "net/bootstrap/bootstrap.hpp"
+#include "tasks/runtime.hpp"
+#include "tasks/sync.hpp"
+#include "ult/scheduler.hpp"
+
+namespace ayatori::api {
+
+namespace {
+
+struct Started {
+  std::string engine_reason;
+};
+Started& started() {
+  static Started s;
+  return s;
+}
+
+int default_workers(int processes) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::clamp(cpus / processes, 1, ult::kMaxWorkers);
+}
+
+[[noreturn]] void stack_overflow(void* address, void*) {
+  const ult::Worker* w = ult::current_worker();
+  const gas::SlotIndex slot = gas::slot_of(gas::page_of(address));
+  char line[256];
+  const int n = std::snprintf(
+      line, sizeof line,
+      "ayatori: stack overflow in thread %llu (stack slot %u, process %d, worker %d): its stack of %zu bytes is full; "
+      "raise AYATORI_STACK_SIZE\n",
+      w && w->current ? static_cast<unsigned long long>(ult::number_of(w->current)) : 0ULL, slot, tasks::self(),
+      w ? w->number : -1, gas::layout().slot_pages << gas::kPageShift);
+  if (n > 0 && write(STDERR_FILENO, line, static_cast<std::size_t>(n)) < 0) {
+  }
+  net::bootstrap::end_job(134, "stack overflow");
+}
+
+void forget_pages(gas::PageIndex first, std::size_t pages) {
+  if (tasks::processes() == 1) return;
+  struct Range {
+    gas::PageIndex first;
+    std::size_t pages;
+  };
+  thread_local Range range;  // not on the stack: that may lie in the space
+  range = {first, pages};
+  tasks::call_native(
+      [](void* r) {
+        const Range& x = *static_cast<Range*>(r);
+        dsm::protocol().forget_range(tasks::self(), x.first, x.pages);
+      },
+      &range);
+}
+
+// Before the program's own initialisers (priority 101), but after the C library's.
+__attribute__((constructor(101))) void start() {
+  const base::Status loaded = base::load_knobs();
+  if (!loaded.ok()) {
+    std::fprintf(stderr, "ayatori: %s\n", std::string(loaded.message()).c_str());
+    std::_Exit(125);
+  }
+  namespace boot = net::bootstrap;
+  boot::begin();
+  const int processes = boot::job().process_count;
+  gas::Sizes sizes{};
+  sizes.base = base::knob_size("AYATORI_SPACE_BASE");
+  sizes.space_bytes = base::knob_size("AYATORI_SPACE_SIZE");
+  sizes.stack_bytes = base::knob_size("AYATORI_STACK_SIZE");
+  sizes.place_bytes = base::knob_size("AYATORI_PLACE_BLOCK");
+  gas::reserve(processes, sizes);
+  gas::heap::reserve(processes);
+  dsm::reserve(processes);
+  tasks::reserve(processes);
+  tasks::sync::reserve();
+  boot::fork_members();
+  const boot::Job& job = boot::job();
+  base::set_identity(job.process_id, processes);
+  gas::attach(job.process_id);
+  dsm::Hooks hooks;
+  hooks.stack_overflow = stack_overflow;
+  hooks.releasing = gas::heap::begin_release;
+  hooks.released = gas::heap::deliver_pending;
+  dsm::attach(job.process_id, hooks, &started().engine_reason);
+  gas::heap::attach(job.process_id);
+  gas::heap::Hooks heap_hooks;
+  heap_hooks.request_release = [] { tasks::call_native([](void*) { dsm::release(tasks::self()); }, nullptr); };
+  heap_hooks.forget_pages = forget_pages;
+  heap_hooks.call_native = tasks::call_native;
+  gas::heap::set_hooks(heap_hooks);
+  int workers = job.workers > 0 ? job.workers : static_cast<int>(base::knob_int("AYATORI_WORKERS"));
+  if (workers == 0) workers = default_workers(processes);
+  tasks::attach(job.process_id, workers);
+}
+
+}  // namespace
+
+const std::string& engine_reason() { return started().engine_reason; }
+void ensure_started() noexcept {}
+
+}  // namespace ayatori::api

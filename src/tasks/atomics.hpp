@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Atomic operations on words of the space, carried out on the owner's copy. Any thread.
+//
+// A1. The word's own bytes never travel in diffs while it is only used through these functions: construct() makes the
+//     process's copy, its twin and the owner's copy equal.
+// A2. An operation with release order first releases this process, one with acquire order acquires afterwards, so that
+//     message passing through an atomic works between processes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace ayatori::tasks {
+
+enum class AtomicOp { kLoad, kStore, kExchange, kAdd, kAnd, kOr, kXor, kCompareExchange };
+
+std::uint64_t atomic_apply(void* address, std::size_t bytes, AtomicOp op, std::uint64_t operand, std::uint64_t expected,
+                           std::memory_order order) noexcept;
+void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noexcept;
+
+}  // namespace ayatori::tasks

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/runtime.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/futex.hpp"
+#include "base/knobs.hpp"
+#include "gas/heap.hpp"
+#include "net/bootstrap/barrier.hpp"
+#include "net/bootstrap/bootstrap.hpp"
+#include "ult/current.hpp"
+#include "ult/fiber.hpp"
+
+namespace ayatori::tasks {
+
+namespace {
+
+using ult::Descriptor;
+using ult::ProcessQueues;
+using ult::Worker;
+namespace boot = net::bootstrap;
+
+constexpr std::uint32_t kFreshBatch = 32;
+
+// In memory mapped by all.
+struct Shared {
+  std::atomic<std::uint32_t> finished{0};
+};
+
+// Private to the process but for what the pointers lead to.
+struct State {
+  Shared* shared = nullptr;
+  ProcessQueues* queues[gas::kMaxProcesses] = {};
+  Descriptor* threads = nullptr;
+  std::atomic<Descriptor*>* rings[gas::kMaxProcesses] = {};
+  std::uint64_t ring_capacity = 0;
+  std::optional<RealFences> fences;
+  int self = 0, processes = 1, workers = 1;
+  Root root = {};
+  std::atomic<bool> running{false};
+  std::atomic<bool> left{false};
+};
+State& state() noexcept {
+  static State s;
+  return s;
+}
+
+int home_of(const Descriptor* d) {
+  return static_cast<int>(gas::slot_entry(d->slot).owner.load(std::memory_order_acquire));  // R2
+}
+
+void* writable(void* stack_address) {
+  return gas::system_view(state().self) + gas::offset_of(stack_address);
+}
+
+// The used part of a stack that has come here becomes resident, with some room below for the next calls.
+void map_stack(gas::SlotIndex slot, gas::PageIndex first_used) {
+  const gas::PageIndex low = gas::slot_first(slot) + static_cast<gas::PageIndex>(dsm::kGuardPages);
+  const gas::PageIndex first = first_used >= low + 2 ? first_used - 2 : low;
+  const gas::PageIndex end = gas::slot_first(slot) + static_cast<gas::PageIndex>(gas::layout().slot_pages);
+  dsm::engine().map_write(first, end - first);
+  ult::fiber::unpoison(gas::user_view() + (std::size_t{gas::slot_first(slot)} << gas::kPageShift),
+                       gas::user_view() + (std::size_t{end} << gas::kPageShift));
+}
+
+Descriptor* steal_remote(Worker& w) {
+  State& s = state();
+  w.random = w.random * 6364136223846793005ULL + 1442695040888963407ULL;
+  const auto n = static_cast<std::uint64_t>(s.processes);
+  const int victim = static_cast<int>((static_cast<std::uint64_t>(s.self) + 1 + (w.random >> 33) % (n - 1)) % n);
+  ProcessQueues& q = *s.queues[victim];
+  bool worth = q.ready.count.load(std::memory_order_relaxed) != 0;
+  for (int i = 0; i < q.workers && !worth; ++i) worth = !q.worker[i].deque.looks_empty();
+  if (!worth) return nullptr;
+  const std::int64_t start = base::real_now_ns();
+  Descriptor* taken = nullptr;
+  s.fences->steal(
+      victim, s.self,
+      [&](gas::SlotIndex* slot, gas::PageIndex* first_used) {
+        taken = ult::take_from(q, w.random >> 40, true, nullptr);
+        if (!taken) return false;
+        *slot = taken->slot;
+        *first_used = gas::page_of(taken->sp);
+        return true;
+      },
+      map_stack);
+  w.counters.steal_ns += static_cast<std::uint64_t>(base::real_now_ns() - start);
+  if (taken) taken->needs_acquire = false;
+  return taken;
+}
+
+void bring_placed(Descriptor* d) {
+  State& s = state();
+  const int from = home_of(d);
+  if (from == s.self) return;
+  s.fences->steal(
+      from, s.self,
+      [&](gas::SlotIndex* slot, gas::PageIndex* first_used) {
+        *slot = d->slot;
+        *first_used = gas::page_of(d->sp);
+        return true;
+      },
+      map_stack);
+}
+
+// Fresh stacks of this process's own range, or spare ones of another process; linked through next, or null.
+Descriptor* more_threads(Worker&) {
+  State& s = state();
+  ProcessQueues& q = *s.queues[s.self];
+  const gas::Layout& l = gas::layout();
+  Descriptor* list = nullptr;
+  q.slots_lock.lock();
+  const std::uint32_t from = q.next_fresh_slot;
+  const std::uint32_t count = std::min(kFreshBatch, l.slots_per_process - from);
+  q.next_fresh_slot = from + count;
+  q.slots_lock.unlock();
+  for (std::uint32_t i = count; i-- > 0;) {
+    const gas::SlotIndex slot = static_cast<gas::SlotIndex>(s.self) * l.slots_per_process + from + i;
+    gas::slot_entry(slot).owner.store(static_cast<std::uint32_t>(s.self), std::memory_order_release);
+    dsm::engine().guard(gas::slot_first(slot), dsm::kGuardPages, l.slot_pages);
+    Descriptor* d = &s.threads[slot];
+    d->slot = slot;
+    d->next = list;
+    list = d;
+  }
+  if (list) return list;
+  for (int step = 1; step < s.processes && !list; ++step) {
+    const int other = (s.self + step) % s.processes;
+    ProcessQueues& o = *s.queues[other];
+    if (o.spare_count == 0) continue;  // a hint
+    Descriptor* spare = nullptr;
+    o.slots_lock.lock();
+    for (int i = 0; i < 32 && o.spare_threads; ++i) {
+      Descriptor* d = o.spare_threads;
+      o.spare_threads = d->next;
+      --o.spare_count;
+      d->next = spare;
+      spare = d;
+    }
+    o.slots_lock.unlock();
+    while (spare) {
+      Descriptor* d = spare;
+      spare = d->next;
+      base::SharedLock& first = dsm::protocol().process(std::min(other, s.self)).lock;
+      base::SharedLock& second = dsm::protocol().process(std::max(other, s.self)).lock;
+      first.lock();
+      second.lock();
+      dsm::protocol().take_dead_slot(d->slot, other, s.self);
+      second.unlock();
+      first.unlock();
+      dsm::engine().guard(gas::slot_first(d->slot), dsm::kGuardPages, l.slot_pages);
+      d->next = list;
+      list = d;
+    }
+  }
+  return list;
+}
+
+void root_ended() {
+  State& s = state();
+  s.shared->finished.store(1, std::memory_order_seq_cst);
+  for (int p = 0; p < s.processes; ++p) {
+    s.queues[p]->doorbell.fetch_add(1, std::memory_order_release);
+    base::futex_wake(s.queues[p]->doorbell, base::kAllWaiters);
+  }
+}
+
+void root_main(void* object) {
+  State& s = state();
+  // The strings are copied into the space, so that they can be read on every process whatever main did to them.
+  const auto n = static_cast<std::size_t>(s.root.argc);
+  std::size_t bytes = (n + 1) * sizeof(char*);
+  for (std::size_t i = 0; i < n; ++i) bytes += std::strlen(s.root.argv[i]) + 1;
+  auto** argv = static_cast<char**>(::operator new(bytes));
+  char* at = reinterpret_cast<char*>(argv + n + 1);
+  for (std::size_t i = 0; i < n; ++i) {
+    argv[i] = at;
+    at = stpcpy(at, s.root.argv[i]) + 1;
+  }
+  argv[n] = nullptr;
+  const int argc = s.root.argc;
+  const auto destroy = s.root.destroy;
+  const int status = s.root.invoke(s.root.call, object, argc, argv);  // may return on another process: `s` is that process's then
+  destroy(object);
+  boot::set_result(status);
+}
+
+// Ends the member when a worker does not come back from a detached thread that goes on computing.
+void watch_end(pthread_t) {
+  const std::int64_t deadline = base::real_now_ns() + 500 * base::kNsPerMs;
+  while (!state().left.load(std::memory_order_acquire)) {
+    if (base::real_now_ns() > deadline) {
+      int status = 0;
+      boot::get_result(status);
+      std::fflush(nullptr);
+      boot::set_phase(boot::Phase::kFinished);
+      _exit(status & 0xff);
+    }
+    const timespec nap{0, 2'000'000};
+    nanosleep(&nap, nullptr);
+  }
+}
+
+}  // namespace
+
+RealFences& fences() noexcept { return *state().fences; }
+int self() noexcept { return state().self; }
+int processes() noexcept { return state().processes; }
+int workers() noexcept { return state().workers; }
+bool running() noexcept { return state().running.load(std::memory_order_relaxed); }
+
+void reserve(int processes) {
+  State& s = state();
+  s.processes = processes;
+  s.shared = new (gas::shared_map(sizeof(Shared), "the job's state")) Shared;
+  const gas::Layout& l = gas::layout();
+  s.threads = static_cast<Descriptor*>(gas::shared_map(sizeof(Descriptor) * l.slots, "thread descriptors"));
+  s.ring_capacity = 64;
+  while (s.ring_capacity < l.slots) s.ring_capacity *= 2;
+  for (int p = 0; p < processes; ++p) {
+    s.queues[p] = static_cast<ProcessQueues*>(
+        gas::shared_map(sizeof(ProcessQueues) + ult::kMaxWorkers * sizeof(Worker), "the queues of a process"));
+    s.rings[p] = static_cast<std::atomic<Descriptor*>*>(
+        gas::shared_map(ult::kMaxWorkers * s.ring_capacity * sizeof(void*), "the deques of a process"));
+  }
+}
+
+void attach(int self, int workers) {
+  State& s = state();
+  s.self = self;
+  s.workers = workers;
+  ProcessQueues& q = *s.queues[self];
+  for (int i = 0; i < workers; ++i)
+    q.worker[i].deque.init(s.rings[self] + static_cast<std::uint64_t>(i) * s.ring_capacity, s.ring_capacity);
+  if (s.processes > 1) s.fences.emplace(*new dsm::RealEnv, dsm::protocol());
+  ult::Config c;
+  c.process = self;
+  c.processes = s.processes;
+  c.workers = workers;
+  c.queues = s.queues;
+  c.threads = s.threads;
+  c.thread_count = gas::layout().slots;
+  c.stacks = gas::user_view();
+  c.stack_bytes = gas::layout().slot_pages << gas::kPageShift;
+  c.finished = &s.shared->finished;
+  c.hooks.steal_remote = steal_remote;
+  c.hooks.bring_placed = bring_placed;
+  c.hooks.acquire = [] { dsm::acquire(); };
+  c.hooks.release = [] { dsm::release(state().self); };
+  c.hooks.pass_from = [](int from) { state().fences->pass(from, state().self); };
+  c.hooks.home = home_of;
+  c.hooks.more_threads = more_threads;
+  c.hooks.writable = writable;
+  c.hooks.root_ended = root_ended;
+  if (s.processes > 1) c.hooks.user_mode = dsm::set_syscall_catching;
+  ult::configure(c);
+  q.workers = workers;  // read by thieves after the start barrier of run()
+}
+
+int run(const Root& root) {
+  State& s = state();
+  AYT_CHECK(!s.running.exchange(true), "ayatori::run was called twice");
+  s.root = root;
+  boot::set_phase(boot::Phase::kRunning);
+  boot::JobControl& control = *boot::job().control;
+  boot::barrier_wait(control);
+  std::vector<std::thread> others;
+  others.reserve(static_cast<std::size_t>(s.workers));
+  for (int i = 1; i < s.workers; ++i)
+    others.emplace_back([i] {
+      dsm::enter_os_thread();
+      ult::run_worker(i, nullptr);
+      dsm::leave_os_thread();
+    });
+  dsm::enter_os_thread();
+  Descriptor* first = nullptr;
+  if (s.self == 0) {
+    const ult::Room room = ult::allocate_first(ult::worker_of(0), root.align, root.bytes);
+    AYT_CHECK(room.thread != nullptr, "no stack for the first thread: AYATORI_SPACE_SIZE is too small");
+    root.construct(room.object, root.from);
+    room.thread->root = true;
+    ult::prepare_first(room.thread, root_main);
+    first = room.thread;
+  }
+  std::thread watcher([] {
+    State& st = state();
+    while (st.shared->finished.load(std::memory_order_acquire) == 0 && !st.left.load(std::memory_order_acquire))
+      base::futex_wait(st.shared->finished, 0, 100 * base::kNsPerMs);
+    watch_end({});
+  });
+  ult::run_worker(0, first);
+  dsm::leave_os_thread();
+  for (std::thread& t : others) t.join();
+  s.left.store(true, std::memory_order_release);
+  base::futex_wake(s.shared->finished, base::kAllWaiters);
+  watcher.join();
+  std::fflush(nullptr);
+  boot::barrier_wait(control, 2 * base::kNsPerSecond);
+  boot::set_phase(boot::Phase::kFinished);
+  s.running.store(false, std::memory_order_relaxed);
+  int status = 0;
+  boot::get_result(status);
+  return status;
+}
+
+StatsRow worker_stats() noexcept {
+  State& s = state();
+  StatsRow row{};
+  ProcessQueues& q = *s.queues[s.self];
+  for (int i = 0; i < s.workers; ++i) {
+    const ult::WorkerCounters& c = q.worker[i].counters;
+    row.threads_forked += c.forked;
+    row.steals_local += c.steals_local;
+    row.steals_remote += c.steals_remote;
+    row.joins_remote += c.joins_remote;
+    row.compute_ns += c.compute_ns;
+    row.idle_ns += c.idle_ns;
+    row.steal_ns += c.steal_ns;
+  }
+  row.compute_ns -= std::min(row.compute_ns, row.idle_ns);
+  return row;
+}
+
+namespace {
+struct NativeCall {
+  void (*f)(void*);
+  void* argument;
+};
+// One for each OS thread: on_native carries one pointer.
+thread_local NativeCall pending_call;
+}  // namespace
+
+[[gnu::noinline]] static void set_pending(void (*f)(void*), void* argument) { pending_call = {f, argument}; }
+[[gnu::noinline]] static NativeCall get_pending() { return pending_call; }
+
+void call_native(void (*f)(void*), void* argument) {
+  if (!ult::on_user_thread()) {
+    f(argument);
+    return;
+  }
+  set_pending(f, argument);
+  ult::on_native(
+      [](Worker& w, Descriptor* self, void*) -> void* {
+        const NativeCall call = get_pending();
+        call.f(call.argument);
+        return ult::resume_here(w, self);
+      },
+      nullptr);
+}
+
+}  // namespace ayatori::tasks

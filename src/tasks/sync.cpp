@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/sync.hpp"
+
+#include <atomic>
+#include <new>
+#include <system_error>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/futex.hpp"
+#include "gas/space.hpp"
+#include "tasks/runtime.hpp"
+#include "ult/current.hpp"
+#include "ult/scheduler.hpp"
+
+namespace ayatori::tasks::sync {
+
+namespace {
+
+using ult::Descriptor;
+using ult::ThreadState;
+using ult::Worker;
+
+enum class Kind : std::uint32_t { kFree, kMutex, kCondition, kBarrier };
+
+// word of a mutex: bit 0 locked, bit 1 waiters, from bit 8 the process of the last holder.
+constexpr std::uint32_t kLocked = 1;
+constexpr std::uint32_t kWaiters = 2;
+constexpr std::uint32_t last(int process) { return static_cast<std::uint32_t>(process) << 8; }
+
+struct alignas(64) Object {
+  Kind kind;
+  std::uint32_t next_free;  // Guarded by the pool's lock.
+  base::SharedLock guard;
+  std::atomic<std::uint32_t> word;  // mutex
+  ult::List waiters;                // Guarded by guard.
+  std::ptrdiff_t expected, arrived;  // barrier; guarded by guard
+  std::uint64_t arrived_processes;   // barrier; guarded by guard
+  ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release
+};
+
+constexpr std::uint32_t kObjects = 1u << 24;
+
+struct Pool {
+  base::SharedLock lock;
+  std::uint32_t used = 0;       // Guarded by lock.
+  std::uint32_t free_head = 0;  // Guarded by lock.
+};
+
+struct State {
+  Pool* pool = nullptr;
+  Object* objects = nullptr;
+};
+constinit State state;
+
+Object& object(Handle h, Kind kind) {
+  AYT_CHECK(h != 0 && h < kObjects && state.objects[h].kind == kind,
+            "a mutex, condition variable or barrier was used that is not alive (handle {})", h);
+  return state.objects[h];
+}
+
+struct Creation {
+  Kind kind;
+  std::uint32_t made;
+};
+void create_native(void* argument) {
+  auto& c = *static_cast<Creation*>(argument);
+  Pool& pool = *state.pool;
+  pool.lock.lock();
+  c.made = pool.free_head;
+  if (c.made != 0)
+    pool.free_head = state.objects[c.made].next_free;
+  else if (pool.used + 1 < kObjects)
+    c.made = ++pool.used;
+  pool.lock.unlock();
+}
+
+void destroy_native(void* argument) {
+  const auto h = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(argument));
+  Pool& pool = *state.pool;
+  pool.lock.lock();
+  state.objects[h].kind = Kind::kFree;
+  state.objects[h].next_free = pool.free_head;
+  pool.free_head = h;
+  pool.lock.unlock();
+}
+
+Handle create(Kind kind) {
+  thread_local Creation creation;  // not on the stack: that may lie in the space
+  creation = {kind, 0};
+  // The thread stays on this worker: call_native does not switch threads.
+  call_native(&create_native, &creation);
+  const std::uint32_t h = creation.made;
+  if (h == 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "ayatori");
+  Object& o = state.objects[h];
+  o.kind = kind;
+  o.waiters = {};
+  o.leaving = {};
+  o.word.store(last(self()), std::memory_order_relaxed);  // published with the handle
+  o.expected = o.arrived = 0;
+  o.arrived_processes = 0;
+  return h;
+}
+
+void destroy(Handle h, Kind kind) {
+  if (h == 0) return;
+  (void)object(h, kind);
+  call_native(&destroy_native, reinterpret_cast<void*>(h));  // NOLINT
+}
+
+// ------------------------------------------------------------------------------------------------ waiters
+
+// A waiting OS thread of the program.
+struct OsWaiter {
+  Descriptor* d = nullptr;
+};
+
+// Descriptors of OS threads lie in memory mapped by all, like others.
+Descriptor* os_descriptor() {
+  thread_local OsWaiter mine;
+  if (!mine.d) {
+    mine.d = new (gas::shared_map(sizeof(Descriptor), "a waiting OS thread")) Descriptor{};
+    mine.d->os_thread = true;
+    mine.d->os_process = self();
+  }
+  return mine.d;
+}
+
+void os_block(Descriptor* d) {
+  while (d->os_wake.load(std::memory_order_acquire) == 0)  // pairs with make_ready
+    base::futex_wait(d->os_wake, 0, 100 * base::kNsPerMs);
+  d->os_wake.store(0, std::memory_order_relaxed);
+}
+
+// ------------------------------------------------------------------------------------------------ mutex
+
+// Takes the lock if it is free. Returns the process of the last holder, or -1.
+int try_take(Object& o) {
+  std::uint32_t w = o.word.load(std::memory_order_relaxed);
+  while ((w & kLocked) == 0) {
+    // acquire: pairs with the release in unlock
+    if (o.word.compare_exchange_weak(w, (w & ~0xffu) | (w & kWaiters) | kLocked, std::memory_order_acquire))
+      return static_cast<int>(w >> 8);
+  }
+  return -1;
+}
+
+// Takes the lock for `d` or lets it wait. Returns the last holder's process, or -1: it waits. Native stack.
+int take_or_wait(Object& o, Descriptor* d) {
+  o.guard.lock();
+  int from = try_take(o);
+  while (from < 0) {
+    std::uint32_t w = o.word.load(std::memory_order_relaxed);
+    if ((w & kLocked) == 0) {
+      from = try_take(o);
+      continue;
+    }
+    if (o.word.compare_exchange_weak(w, w | kWaiters, std::memory_order_acq_rel)) break;
+  }
+  if (from < 0) {
+    d->state = ThreadState::kLocking;
+    d->wait_object = &o;
+    o.waiters.push(d);
+  }
+  o.guard.unlock();
+  return from;
+}
+
+void* op_lock(Worker& w, Descriptor* self_, void* argument) {
+  Object& o = *static_cast<Object*>(argument);
+  const int from = take_or_wait(o, self_);
+  if (from < 0) return ult::schedule(w);
+  if (from != self()) fences().pass(from, self());
+  return ult::resume_here(w, self_);
+}
+
+void pass_native(void* argument) {
+  fences().pass(static_cast<int>(reinterpret_cast<std::intptr_t>(argument)), self());
+}
+
+// A lock taken from process `from` is held: see what was written under it.
+void see(int from) {
+  if (from != self()) call_native(&pass_native, reinterpret_cast<void*>(static_cast<std::intptr_t>(from)));  // NOLINT
+}
+
+// Hands the lock to the first waiter, or frees it. Native stack.
+void unlock_native(Object& o) {
+  o.guard.lock();
+  Descriptor* next = o.waiters.pop();
+  const std::uint32_t waiters = o.waiters.empty() ? 0 : kWaiters;
+  if (next)
+    o.word.store(last(self()) | kLocked | waiters, std::memory_order_release);  // Y4; waiters under guard
+  else
+    o.word.store(last(self()), std::memory_order_release);
+  o.guard.unlock();
+  if (next) ult::make_ready(next, false);
+}
+
+void unlock_call(void* argument) { unlock_native(*static_cast<Object*>(argument)); }
+
+bool unlock_fast(Object& o) {
+  std::uint32_t w = o.word.load(std::memory_order_relaxed);
+  AYT_CHECK((w & kLocked) != 0, "an ayatori::mutex that is not locked was unlocked");
+  return (w & kWaiters) == 0 &&
+         o.word.compare_exchange_strong(w, last(self()), std::memory_order_release);  // Y3
+}
+
+// ------------------------------------------------------------------------------------------------ condition variable
+
+// `d` was woken, or its time is over: it needs its mutex again. Native stack.
+void relock(Descriptor* d, Object& mutex) {
+  const int from = take_or_wait(mutex, d);
+  if (from < 0) return;  // it gets the lock in its turn
+  // The lock is taken on behalf of d: its process must see what the last holder wrote.
+  if (from != self()) fences().give(from);
+  if (!d->os_thread && ult::config().hooks.home(d) == self() && from != self()) d->needs_acquire = true;
+  ult::make_ready(d, false);
+}
+
+// The timer of d's wait number `sequence`. A timer that outlived its wait finds another number, or d in no list.
+bool timed_out(Descriptor* d, std::uint64_t sequence) {
+  auto* const condition = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
+  if (!condition) return false;
+  condition->guard.lock();
+  const bool waits = d->wait_sequence == sequence && condition->waiters.remove(d);
+  condition->guard.unlock();
+  if (waits) {
+    d->timed_out = true;
+    relock(d, *static_cast<Object*>(d->wait_mutex));
+  }
+  return false;  // made ready by relock or by the notifier
+}
+
+void enlist(Object& condition, Descriptor* d) {
+  condition.guard.lock();
+  d->wait_condition = &condition;
+  ++d->wait_sequence;
+  d->timed_out = false;
+  condition.waiters.push(d);
+  condition.guard.unlock();
+}
+
+void* op_condition_wait(Worker& w, Descriptor* self_, void* argument) {
+  Object& condition = *static_cast<Object*>(argument);
+  Object& mutex = *static_cast<Object*>(self_->wait_mutex);
+  const std::int64_t deadline = self_->deadline_ns;
+  self_->state = ThreadState::kWaiting;
+  self_->wait_object = &condition;
+  const bool timed = deadline != INT64_MAX;
+  enlist(condition, self_);
+  // The mutex is still held: nobody who notifies under it can be earlier than the timer.
+  if (timed) ult::add_timer(self_, deadline, timed_out, self_->wait_sequence);
+  if (!unlock_fast(mutex)) unlock_native(mutex);
+  return ult::schedule(w);
+}
+
+void notify_native(Object& condition, bool all) {
+  for (;;) {
+    condition.guard.lock();
+    Descriptor* d = condition.waiters.pop();
+    condition.guard.unlock();
+    if (!d) return;
+    relock(d, *static_cast<Object*>(d->wait_mutex));
+    if (!all) return;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ barrier
+
+void arrive_native_last(Object& o) {
+  // Everything written before any arrival is at its owner, and this process looks again (Y2).
+  for (int p = 0; p < processes(); ++p)
+    if ((o.arrived_processes >> p & 1) != 0 && p != self()) fences().give(p);
+  if ((o.arrived_processes & ~(std::uint64_t{1} << self())) != 0) fences().take(self());
+  o.arrived_processes = 0;
+}
+
+// Counts an arrival. Returns true for the last one, which holds the barrier until barrier_release.
+bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waiter) {
+  o.guard.lock();
+  o.arrived += count;
+  o.arrived_processes |= std::uint64_t{1} << self();
+  if (drop) {
+    --o.expected;
+    --o.arrived;
+  }
+  const bool is_last = o.arrived >= o.expected;
+  if (is_last) {
+    o.arrived = 0;
+    o.leaving = o.waiters;
+    o.waiters = {};
+  } else if (waiter) {
+    waiter->state = ThreadState::kWaiting;
+    waiter->wait_object = &o;
+    o.waiters.push(waiter);
+  }
+  o.guard.unlock();
+  return is_last;
+}
+
+void* op_arrive_wait(Worker& w, Descriptor* self_, void* argument) {
+  Object& o = *static_cast<Object*>(argument);
+  self_->barrier_last = count_arrival(o, 1, false, self_);
+  if (!self_->barrier_last) return ult::schedule(w);
+  if (processes() > 1) arrive_native_last(o);
+  return ult::resume_here(w, self_);
+}
+
+void* op_arrive_drop(Worker& w, Descriptor* self_, void* argument) {
+  Object& o = *static_cast<Object*>(argument);
+  self_->barrier_last = count_arrival(o, 1, true, nullptr);
+  if (self_->barrier_last && processes() > 1) arrive_native_last(o);
+  return ult::resume_here(w, self_);
+}
+
+void release_native(void* argument) {
+  Object& o = *static_cast<Object*>(argument);
+  if (processes() > 1) fences().give(self());  // what the completion wrote, too
+  ult::List leaving = o.leaving;
+  o.leaving = {};
+  while (Descriptor* d = leaving.pop()) ult::make_ready(d, true);
+}
+
+Descriptor* current() { return ult::current_worker()->current; }
+
+}  // namespace
+
+void reserve() {
+  state.pool = new (gas::shared_map(sizeof(Pool), "synchronisation objects")) Pool;
+  state.objects = static_cast<Object*>(gas::shared_map(std::size_t{kObjects} * sizeof(Object), "synchronisation objects"));
+}
+
+Handle mutex_create() { return create(Kind::kMutex); }
+void mutex_destroy(Handle h) noexcept { destroy(h, Kind::kMutex); }
+
+void mutex_lock(Handle h) {
+  Object& o = object(h, Kind::kMutex);
+  std::uint32_t free_here = last(self());
+  if (o.word.compare_exchange_strong(free_here, last(self()) | kLocked, std::memory_order_acquire)) return;  // Y3
+  if (ult::on_user_thread()) {
+    ult::on_native(&op_lock, &o);
+    return;
+  }
+  Descriptor* d = os_descriptor();
+  const int from = take_or_wait(o, d);
+  if (from >= 0)
+    see(from);
+  else {
+    os_block(d);
+    if (processes() > 1) fences().take(self());
+  }
+}
+
+bool mutex_try_lock(Handle h) noexcept {
+  const int from = try_take(object(h, Kind::kMutex));
+  if (from < 0) return false;
+  see(from);
+  return true;
+}
+
+void mutex_unlock(Handle h) noexcept {
+  Object& o = object(h, Kind::kMutex);
+  if (!unlock_fast(o)) call_native(&unlock_call, &o);
+}
+
+Handle condition_create() { return create(Kind::kCondition); }
+void condition_destroy(Handle h) noexcept { destroy(h, Kind::kCondition); }
+
+bool condition_wait(Handle c, Handle m, std::int64_t deadline_ns) {
+  Object& condition = object(c, Kind::kCondition);
+  Object& mutex = object(m, Kind::kMutex);
+  if (ult::on_user_thread()) {
+    Descriptor* d = current();
+    d->wait_mutex = &mutex;
+    d->deadline_ns = deadline_ns;
+    ult::on_native(&op_condition_wait, &condition);
+    d = current();
+    return !d->timed_out;  // a timer that is left behind runs dry
+  }
+  Descriptor* d = os_descriptor();
+  d->wait_mutex = &mutex;
+  enlist(condition, d);
+  if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, timed_out, d->wait_sequence);
+  mutex_unlock(m);
+  os_block(d);
+  if (processes() > 1) fences().take(self());
+  return !d->timed_out;
+}
+
+void condition_notify(Handle h, bool all) noexcept {
+  Object& condition = object(h, Kind::kCondition);
+  if (all)
+    call_native([](void* o) { notify_native(*static_cast<Object*>(o), true); }, &condition);
+  else
+    call_native([](void* o) { notify_native(*static_cast<Object*>(o), false); }, &condition);
+}
+
+Handle barrier_create(std::ptrdiff_t expected) {
+  AYT_CHECK(expected > 0, "an ayatori::barrier of {} threads", expected);
+  const Handle h = create(Kind::kBarrier);
+  state.objects[h].expected = expected;
+  return h;
+}
+void barrier_destroy(Handle h) noexcept { destroy(h, Kind::kBarrier); }
+
+bool barrier_arrive(Handle h, std::ptrdiff_t, bool, bool drop) {
+  Object& o = object(h, Kind::kBarrier);
+  if (!ult::on_user_thread()) {
+    Descriptor* d = os_descriptor();
+    const bool is_last = count_arrival(o, 1, drop, drop ? nullptr : d);
+    if (is_last) {
+      if (processes() > 1) arrive_native_last(o);
+    } else if (!drop) {
+      os_block(d);
+      if (processes() > 1) fences().take(self());
+    }
+    return is_last;
+  }
+  ult::on_native(drop ? &op_arrive_drop : &op_arrive_wait, &o);
+  return current()->barrier_last;
+}
+
+void barrier_release(Handle h) noexcept { call_native(&release_native, &object(h, Kind::kBarrier)); }
+
+}  // namespace ayatori::tasks::sync

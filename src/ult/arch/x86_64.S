@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Context switch for x86-64, System V ABI.
+//
+// A saved context is a stack pointer to this frame:
+//   offset  0   8   16  24  32  40  48
+//           r15 r14 r13 r12 rbx rbp return address
+// The x87 control word and mxcsr stay with the OS thread: a thread that changes the rounding mode restores it before it
+// forks, joins or ends.
+
+        .text
+
+// void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument)
+// Saves the caller's context in *save, calls f(argument) on the stack at new_sp (16-byte aligned) and resumes the context
+// whose stack pointer f returns: the caller itself, or anybody else.
+        .globl  ayt_switch_call
+        .hidden ayt_switch_call
+        .type   ayt_switch_call, @function
+        .p2align 4
+ayt_switch_call:
+        .cfi_startproc
+        pushq   %rbp
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbp, 0
+        pushq   %rbx
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbx, 0
+        pushq   %r12
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r12, 0
+        pushq   %r13
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r13, 0
+        pushq   %r14
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r14, 0
+        pushq   %r15
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r15, 0
+        movq    %rsp, (%rdi)
+        movq    %rsi, %rsp
+        movq    %rcx, %rdi
+        xorl    %ebp, %ebp              // frame-pointer walks end here
+        .cfi_remember_state
+        .cfi_undefined rip              // the bottom of the stack at new_sp
+        call    *%rdx
+        .cfi_restore_state
+        movq    %rax, %rsp
+        popq    %r15
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r15
+        popq    %r14
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r14
+        popq    %r13
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r13
+        popq    %r12
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r12
+        popq    %rbx
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbx
+        popq    %rbp
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbp
+        ret
+        .cfi_endproc
+        .size   ayt_switch_call, . - ayt_switch_call
+
+// First return address of a thread that is started by resuming it: its frame holds the function in rbx and the argument
+// in r12. The function does not return.
+        .globl  ayt_thread_entry
+        .hidden ayt_thread_entry
+        .type   ayt_thread_entry, @function
+        .p2align 4
+ayt_thread_entry:
+        .cfi_startproc
+        .cfi_undefined rip
+        movq    %r12, %rdi
+        xorl    %ebp, %ebp
+        call    *%rbx
+        ud2
+        .cfi_endproc
+        .size   ayt_thread_entry, . - ayt_thread_entry
+
+        .section .note.GNU-stack,"",@progbits

@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fork, join, end, yield and the scheduler loop. Invariants: scheduler.hpp, thread.hpp.
+#include "ult/scheduler.hpp"
+
+#include <cxxabi.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/futex.hpp"
+#include "base/identity.hpp"
+#include "ult/current.hpp"
+#include "ult/fiber.hpp"
+
+__thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec"))) = nullptr;
+
+namespace ayatori::ult {
+
+namespace {
+
+constexpr std::size_t kNativeStackBytes = 512 * 1024;
+constexpr std::uint32_t kSpillAt = 256;  // free threads a worker keeps
+
+struct Timer {
+  std::int64_t when_ns;
+  Descriptor* thread;
+  bool (*expired)(Descriptor*, std::uint64_t);
+  std::uint64_t tag;
+};
+
+// Private to the process.
+struct State {
+  Config config;
+  base::SharedLock timers_lock;
+  std::vector<Timer> timers;                // Guarded by timers_lock.
+  std::atomic<std::int64_t> next_timer_ns{INT64_MAX};
+};
+constinit Config the_config;  // a copy that the fast path reads; constant after configure()
+
+State& state() {
+  static State s;
+  return s;
+}
+
+ProcessQueues& mine() noexcept { return *the_config.queues[the_config.process]; }
+
+std::uint64_t next_random(Worker& w) noexcept {
+  std::uint64_t x = w.random;
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  return w.random = x;
+}
+
+void save_private(Worker& w, Descriptor* d) noexcept {
+  d->eh_caught = w.eh->caught;
+  d->eh_uncaught = w.eh->uncaught;
+  d->saved_errno = *w.errno_address;
+}
+
+// ------------------------------------------------------------------------------------------------ free threads
+
+void push_free(Worker& w, Descriptor* d) noexcept {
+  d->state = ThreadState::kFree;
+  d->next = w.free_threads;
+  w.free_threads = d;
+  ++w.free_count;
+}
+
+void spill(Worker& w) noexcept {
+  ProcessQueues& q = mine();
+  q.slots_lock.lock();
+  while (w.free_count > kSpillAt / 2) {
+    Descriptor* d = w.free_threads;
+    w.free_threads = d->next;
+    --w.free_count;
+    d->next = q.spare_threads;
+    q.spare_threads = d;
+    ++q.spare_count;
+  }
+  q.slots_lock.unlock();
+}
+
+void refill(Worker& w) noexcept {
+  ProcessQueues& q = mine();
+  // acquire: pairs with the release exchange in free_to()
+  for (Descriptor* d = q.freed.exchange(nullptr, std::memory_order_acquire); d;) {
+    Descriptor* next = d->next;
+    push_free(w, d);
+    d = next;
+  }
+  if (w.free_count > kSpillAt) spill(w);
+  if (w.free_threads) return;
+  q.slots_lock.lock();
+  for (int i = 0; i < 64 && q.spare_threads; ++i) {
+    Descriptor* d = q.spare_threads;
+    q.spare_threads = d->next;
+    --q.spare_count;
+    push_free(w, d);
+  }
+  q.slots_lock.unlock();
+  if (w.free_threads) return;
+  for (Descriptor* d = the_config.hooks.more_threads(w); d;) {
+    Descriptor* next = d->next;
+    push_free(w, d);
+    d = next;
+  }
+}
+
+void* op_refill(Worker& w, Descriptor* self, void*) {
+  refill(w);
+  return resume_here(w, self);
+}
+void* op_spill(Worker& w, Descriptor* self, void*) {
+  spill(w);
+  return resume_here(w, self);
+}
+
+// The stack of `d` belongs to `process`, nobody uses it any more.
+void free_to(Descriptor* d, int process) noexcept {
+  std::atomic<Descriptor*>& head = the_config.queues[process]->freed;
+  d->state = ThreadState::kFree;
+  Descriptor* old = head.load(std::memory_order_relaxed);
+  do {
+    d->next = old;
+  } while (!head.compare_exchange_weak(old, d, std::memory_order_release, std::memory_order_relaxed));
+}
+
+// ------------------------------------------------------------------------------------------------ timers
+
+void run_timers() {
+  State& s = state();
+  const std::int64_t now = base::real_now_ns();
+  if (now < s.next_timer_ns.load(std::memory_order_relaxed)) return;
+  for (;;) {
+    Timer due{};
+    s.timers_lock.lock();
+    std::int64_t next = INT64_MAX;
+    std::size_t found = s.timers.size();
+    for (std::size_t i = 0; i < s.timers.size(); ++i) {
+      if (s.timers[i].when_ns <= now && found == s.timers.size())
+        found = i;
+      else
+        next = std::min(next, s.timers[i].when_ns);
+    }
+    if (found < s.timers.size()) {
+      due = s.timers[found];
+      s.timers[found] = s.timers.back();
+      s.timers.pop_back();
+    }
+    s.next_timer_ns.store(next, std::memory_order_relaxed);
+    s.timers_lock.unlock();
+    if (!due.thread) return;
+    if (!due.expired || due.expired(due.thread, due.tag)) make_ready(due.thread, true);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ finding work
+
+// Takes work of this process that no other worker's deque holds.
+Descriptor* take_ready() noexcept {
+  ProcessQueues& q = mine();
+  if (Descriptor* d = q.ready.pop()) return d;
+  if (Descriptor* d = q.placed.pop()) {
+    the_config.hooks.bring_placed(d);
+    return d;
+  }
+  return nullptr;
+}
+
+Descriptor* steal_any(Worker& w) noexcept {
+  if (Descriptor* d = take_from(mine(), next_random(w), false, &w)) {
+    ++w.counters.steals_local;
+    return d;
+  }
+  if (the_config.processes > 1) {
+    if (Descriptor* d = the_config.hooks.steal_remote(w)) {
+      ++w.counters.steals_remote;
+      return d;
+    }
+  }
+  return nullptr;
+}
+
+bool finished() noexcept { return the_config.finished->load(std::memory_order_acquire) != 0; }
+
+// Waits a little; longer the more often in a row nothing was found. Sleeps in the doorbell after a while.
+void idle(Worker& w, std::uint32_t misses) noexcept {
+  if (misses <= 20) {
+    const std::uint32_t pauses = std::min(256u, 8u << std::min(misses / 2, 5u)) + (next_random(w) & 31);
+    for (std::uint32_t i = 0; i < pauses; ++i) base::cpu_pause();
+    return;
+  }
+  if (misses <= 60) {
+    sched_yield();
+    return;
+  }
+  ProcessQueues& q = mine();
+  std::int64_t nap = std::int64_t{50'000} << std::min((misses - 61) / 4, 5u);
+  nap = std::min<std::int64_t>(nap, base::kNsPerMs);
+  const std::int64_t timer = state().next_timer_ns.load(std::memory_order_relaxed);
+  if (timer != INT64_MAX) nap = std::clamp<std::int64_t>(timer - base::real_now_ns(), 0, nap);
+  const std::uint32_t bell = q.doorbell.load(std::memory_order_acquire);
+  q.sleepers.fetch_add(1, std::memory_order_seq_cst);  // pairs with the fence in ring()
+  if (q.ready.count.load(std::memory_order_seq_cst) == 0 && q.placed.count.load(std::memory_order_seq_cst) == 0 &&
+      !finished())
+    base::futex_wait(q.doorbell, bell, nap);
+  q.sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// ------------------------------------------------------------------------------------------------ native stack
+
+void* native_main(void* argument) {
+  Worker& w = *static_cast<Worker*>(argument);
+  fiber::arrived_native(w);
+  if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
+  void* sp = w.operation(w, w.current, w.argument);
+  const bool leaving = sp == w.os_sp;
+  if (!leaving && the_config.hooks.user_mode) the_config.hooks.user_mode(true);
+  fiber::leave_native(w, leaving);
+  return sp;
+}
+
+void* op_end(Worker& w, Descriptor* self, void*) {
+  self->state = ThreadState::kEnded;
+  const bool root = self->root;
+  const std::uint64_t old = self->join.finish(the_config.process);  // from here on `self` may be used again
+  if (root) the_config.hooks.root_ended();
+  if (old == JoinWord::kDetached) {
+    push_free(w, self);
+    if (w.free_count > kSpillAt) spill(w);
+  } else if (old != JoinWord::kRunning) {
+    auto* waiter = reinterpret_cast<Descriptor*>(old);  // NOLINT: J3
+    if (!waiter->os_thread && the_config.hooks.home(waiter) == the_config.process) return resume_here(w, waiter);
+    ++w.counters.joins_remote;
+    make_ready(waiter, false);
+  }
+  return schedule(w);
+}
+
+void* op_join(Worker& w, Descriptor* self, void* argument) {
+  auto* child = static_cast<Descriptor*>(argument);
+  self->state = ThreadState::kJoining;
+  self->wait_object = child;
+  std::uint64_t word = child->join.load();
+  if (!JoinWord::is_done(word)) {
+    word = child->join.wait(reinterpret_cast<std::uint64_t>(self));  // U2: saved and off its stack
+    if (!JoinWord::is_done(word)) return schedule(w);
+  }
+  const int process = JoinWord::process_of(word);
+  if (process != the_config.process) {
+    ++w.counters.joins_remote;
+    the_config.hooks.pass_from(process);
+  }
+  return resume_here(w, self);
+}
+
+void* op_yield(Worker& w, Descriptor* self, void*) {
+  run_timers();
+  Descriptor* next = w.deque.pop();
+  if (!next) next = take_ready();
+  if (!next && (++w.fruitless_yields & 7) == 0) {
+    next = steal_any(w);
+    if (!next) sched_yield();
+  }
+  if (!next) return resume_here(w, self);
+  self->state = ThreadState::kReady;
+  mine().ready.push(self);
+  ring(the_config.process);
+  return resume_here(w, next);
+}
+
+void* op_fork_placed(Worker& w, Descriptor* self, void* argument) {
+  auto* child = static_cast<Descriptor*>(argument);
+  const int process = child->os_process;
+  the_config.queues[process]->placed.push(child);
+  ring(process);
+  return resume_here(w, self);
+}
+
+void* op_sleep(Worker& w, Descriptor* self, void*) {
+  self->state = ThreadState::kSleeping;
+  add_timer(self, self->deadline_ns, nullptr, 0);
+  return schedule(w);
+}
+
+[[noreturn]] void end_current() noexcept {
+  on_native(&op_end, nullptr);
+  __builtin_unreachable();
+}
+
+// The child's side of a fork, on the child's stack. Returns the context to resume.
+void* child_main(void* argument) {
+  auto* child = static_cast<Descriptor*>(argument);
+  Worker* w = current_worker();
+  fiber::arrived_thread(*w, child);
+  Descriptor* parent = w->current;
+  save_private(*w, parent);
+  *w->eh = {nullptr, 0};
+  child->state = ThreadState::kRunning;
+  w->current = child;
+  Worker* const started_on = w;
+  const auto index = w->deque.push(parent);  // U2
+  child->invoke(child->object);
+  w = current_worker();
+  // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3).
+  if (w == started_on && w->deque.is_newest(index) && w->deque.pop() != nullptr) {
+    child->state = ThreadState::kEnded;
+    child->join.finish_unstolen(the_config.process);
+    w->current = parent;
+    *w->eh = {parent->eh_caught, parent->eh_uncaught};
+    *w->errno_address = parent->saved_errno;
+    fiber::end_thread_to(*w, child, parent);
+    return parent->sp;
+  }
+  end_current();
+}
+
+// First function of a thread that is started by a resume.
+void resumed_main(void* argument) {
+  auto* d = static_cast<Descriptor*>(argument);
+  fiber::arrived_thread(*current_worker(), d);
+  d->invoke(d->object);
+  end_current();
+}
+
+void* to_writable(void* p) { return the_config.hooks.writable(p); }
+
+void* worker_main(void* argument) {
+  Worker& w = *static_cast<Worker*>(argument);
+  fiber::arrived_native(w);
+  auto* first = static_cast<Descriptor*>(w.argument);
+  void* sp = first ? resume_here(w, first) : schedule(w);
+  const bool leaving = sp == w.os_sp;
+  if (!leaving && the_config.hooks.user_mode) the_config.hooks.user_mode(true);
+  fiber::leave_native(w, leaving);
+  return sp;
+}
+
+Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcept {
+  // Stacks begin at different offsets of their pages, or all would share the same cache sets.
+  const std::size_t colour = (d->slot % 8) * 256;
+  auto top = reinterpret_cast<std::uintptr_t>(stack_top(d)) - colour - bytes;
+  top &= ~(std::max<std::uintptr_t>(align, 16) - 1);
+  void* object = reinterpret_cast<void*>(top);  // NOLINT: inside the slot
+  ++d->generation;
+  d->join.reset();
+  d->object = object;
+  d->error = nullptr;
+  d->needs_acquire = false;
+  d->pins = 0;
+  return {d, object};
+}
+
+}  // namespace
+
+const Config& config() noexcept { return the_config; }
+void configure(const Config& c) { the_config = c; }
+
+bool on_user_thread() noexcept {
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return here - reinterpret_cast<std::uintptr_t>(the_config.stacks) <
+         std::uintptr_t{the_config.thread_count} * the_config.stack_bytes;
+}
+
+Worker& worker_of(int number) noexcept { return mine().worker[number]; }
+
+void* resume_here(Worker& w, Descriptor* d) noexcept {
+  if (d->needs_acquire) {
+    d->needs_acquire = false;
+    the_config.hooks.acquire();
+  }
+  w.current = d;
+  d->state = ThreadState::kRunning;
+  *w.eh = {d->eh_caught, d->eh_uncaught};
+  *w.errno_address = d->saved_errno;
+  return d->sp;
+}
+
+void ring(int process) noexcept {
+  ProcessQueues& q = *the_config.queues[process];
+  // seq_cst: after the push that precedes, against idle()'s increment of sleepers before its last look
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (q.sleepers.load(std::memory_order_relaxed) == 0) return;
+  q.doorbell.fetch_add(1, std::memory_order_release);
+  base::futex_wake(q.doorbell, 1);
+}
+
+void make_ready(Descriptor* d, bool released) noexcept {
+  if (d->os_thread) {
+    if (d->os_process != the_config.process && !released) the_config.hooks.release();
+    d->os_wake.store(1, std::memory_order_release);  // pairs with the waiter's acquire load
+    base::futex_wake(d->os_wake, 1);
+    return;
+  }
+  const int home = the_config.hooks.home(d);
+  if (home != the_config.process) {
+    if (!released) the_config.hooks.release();
+    d->needs_acquire = true;
+  }
+  d->state = ThreadState::kReady;
+  the_config.queues[home]->ready.push(d);
+  ring(home);
+}
+
+void* schedule(Worker& w) noexcept {
+  w.current = nullptr;
+  std::int64_t idle_since = 0;
+  for (std::uint32_t misses = 0;; ++misses) {
+    if (finished()) return w.os_sp;
+    Descriptor* d = w.deque.pop();
+    if (!d) d = take_ready();
+    if (!d) {
+      run_timers();
+      d = steal_any(w);
+    }
+    if (d) {
+      if (idle_since != 0) w.counters.idle_ns += static_cast<std::uint64_t>(base::real_now_ns() - idle_since);
+      return resume_here(w, d);
+    }
+    if (idle_since == 0) idle_since = base::real_now_ns();
+    idle(w, misses);
+  }
+}
+
+Descriptor* take_from(ProcessQueues& victim, std::uint64_t start, bool crossing, Worker* except) noexcept {
+  const auto workers = static_cast<std::uint64_t>(victim.workers);
+  const auto allowed = [crossing](const Descriptor* d) { return !crossing || d->pins == 0; };
+  for (std::uint64_t i = 0; i < workers; ++i) {
+    Worker& v = victim.worker[(start + i) % workers];
+    if (&v == except || v.deque.looks_empty()) continue;
+    if (Descriptor* d = v.deque.steal(allowed)) return d;
+  }
+  return crossing ? victim.ready.pop_if(allowed) : nullptr;
+}
+
+void on_native(Operation op, void* argument) noexcept {
+  Worker* w = current_worker();
+  Descriptor* self = w->current;
+  save_private(*w, self);
+  w->operation = op;
+  w->argument = argument;
+  fiber::leave_thread(*w, self, op == &op_end);
+  ayt_switch_call(&self->sp, w->native_sp, &native_main, w);
+  fiber::arrived_thread(*current_worker(), self);
+}
+
+void run_worker(int number, Descriptor* first) {
+  Worker& w = mine().worker[number];
+  w.number = number;
+  w.eh = reinterpret_cast<EhGlobals*>(abi::__cxa_get_globals());
+  w.errno_address = &errno;
+  w.random = 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(the_config.process * kMaxWorkers + number + 1);
+  void* low = mmap(nullptr, kNativeStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  AYT_CHECK(low != MAP_FAILED, "no memory for a worker's native stack");
+  mprotect(low, 4096, PROT_NONE);
+  w.native_low = low;
+  w.native_bytes = kNativeStackBytes;
+  w.native_sp = static_cast<std::byte*>(low) + kNativeStackBytes;
+  w.argument = first;
+  ayt_worker = &w;
+  base::set_worker(number);
+  const EhGlobals before = *w.eh;
+  const std::int64_t start = base::real_now_ns();
+  fiber::leave_os(w);
+  ayt_switch_call(&w.os_sp, w.native_sp, &worker_main, &w);
+  fiber::arrived_os(w);
+  w.counters.compute_ns += static_cast<std::uint64_t>(base::real_now_ns() - start);  // less idle and steal: snapshot
+  *w.eh = before;
+  ayt_worker = nullptr;
+  base::set_worker(-1);
+  munmap(low, kNativeStackBytes);
+}
+
+Room allocate(std::size_t align, std::size_t bytes) noexcept {
+  Worker* w = current_worker();
+  Descriptor* d = w->free_threads;
+  if (!d) [[unlikely]] {
+    on_native(&op_refill, nullptr);
+    w = current_worker();
+    d = w->free_threads;
+    if (!d) return {nullptr, nullptr};
+  }
+  w->free_threads = d->next;
+  --w->free_count;
+  return room_on(d, align, bytes);
+}
+
+Room allocate_first(Worker& w, std::size_t align, std::size_t bytes) noexcept {
+  refill(w);
+  Descriptor* d = w.free_threads;
+  if (!d) return {nullptr, nullptr};
+  w.free_threads = d->next;
+  --w.free_count;
+  return room_on(d, align, bytes);
+}
+
+void abandon(Descriptor* d) noexcept { push_free(*current_worker(), d); }
+
+void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
+  Worker* w = current_worker();
+  Descriptor* self = w->current;
+  ++w->counters.forked;
+  child->invoke = invoke;
+  child->parent = self;
+  fiber::leave_for_child(*w, self, child);
+  const auto sp = reinterpret_cast<std::uintptr_t>(child->object) & ~std::uintptr_t{15};
+  ayt_switch_call(&self->sp, reinterpret_cast<void*>(sp), &child_main, child);  // NOLINT
+  fiber::arrived_thread(*current_worker(), self);
+}
+
+void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept {
+  Worker* w = current_worker();
+  ++w->counters.forked;
+  child->parent = w->current;
+  child->os_process = process;
+  prepare_first(child, invoke);
+  on_native(&op_fork_placed, child);
+}
+
+void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept {
+  d->invoke = invoke;
+  d->eh_caught = nullptr;
+  d->eh_uncaught = 0;
+  d->saved_errno = 0;
+  d->needs_acquire = false;
+  const auto top = reinterpret_cast<std::uintptr_t>(d->object) & ~std::uintptr_t{15};
+  d->sp = make_context(reinterpret_cast<void*>(top), &resumed_main, d, &to_writable);  // NOLINT
+}
+
+void join(Descriptor* child) noexcept {
+  const std::uint64_t word = child->join.load();
+  if (JoinWord::is_done(word) && JoinWord::process_of(word) == the_config.process) return;
+  on_native(&op_join, child);
+}
+
+void reap(Descriptor* child) noexcept {
+  const int process = JoinWord::process_of(child->join.load());
+  if (process != the_config.process) {
+    free_to(child, process);
+    return;
+  }
+  Worker* w = current_worker();
+  push_free(*w, child);
+  if (w->free_count > kSpillAt) [[unlikely]]
+    on_native(&op_spill, nullptr);
+}
+
+bool detach(Descriptor* child) noexcept {
+  const std::uint64_t word = child->join.detach();
+  if (!JoinWord::is_done(word)) return true;
+  if (child->error) return false;
+  free_to(child, JoinWord::process_of(word));
+  return true;
+}
+
+void yield() noexcept { on_native(&op_yield, nullptr); }
+
+void sleep(std::int64_t ns) noexcept {
+  if (ns <= 0) return yield();
+  current_worker()->current->deadline_ns = base::real_now_ns() + ns;
+  on_native(&op_sleep, nullptr);
+}
+
+void add_timer(Descriptor* d, std::int64_t when_ns, bool (*expired)(Descriptor*, std::uint64_t), std::uint64_t tag) {
+  State& s = state();
+  s.timers_lock.lock();
+  s.timers.push_back({when_ns, d, expired, tag});
+  if (when_ns < s.next_timer_ns.load(std::memory_order_relaxed))
+    s.next_timer_ns.store(when_ns, std::memory_order_relaxed);
+  s.timers_lock.unlock();
+}
+
+std::uint64_t number_of(const Descriptor* d) noexcept {
+  return (static_cast<std::uint64_t>(d->generation) << 32) | (d->slot + 1);
+}
+
+}  // namespace ayatori::ult

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fork, join and the workers' scheduler: child-first fork, continuation stealing inside the process, everything that
+// crosses processes through hooks (thesis 6.1; design, ult). Knows nothing of coherence.
+//
+// U1. Operations that wait, lock, or reach other processes run on the worker's native stack: on_native() saves the
+//     thread first (thesis 6.2.4: no runtime lock is held on a stack of the space).
+// U2. A thread is put where others can find it only after its context is saved, from the native stack.
+// U3. The fast path of fork and join (nobody steals) has one atomic read-modify-write: the exchange in Deque::pop.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "ult/switch.hpp"
+#include "ult/thread.hpp"
+
+namespace ayatori::ult {
+
+// What the layer above provides. Called on native stacks.
+struct Hooks {
+  // Gives a continuation taken from another process, resident here and acquired; null when there is none.
+  Descriptor* (*steal_remote)(Worker&) = nullptr;
+  // A placed thread is about to start here: bring its stack.
+  void (*bring_placed)(Descriptor*) = nullptr;
+  // A thread that was resumed from another process is about to run: acquire.
+  void (*acquire)() = nullptr;
+  // What was ordered here must be visible to another process that resumes `d`, or waits for it: release.
+  void (*release)() = nullptr;
+  // A joiner here joins what ended at `process`.
+  void (*pass_from)(int process) = nullptr;
+  // Which process holds the thread's stack.
+  int (*home)(const Descriptor*) = nullptr;
+  // A fresh stack's descriptor for this process, or one reclaimed from others; null when none is left.
+  Descriptor* (*more_threads)(Worker&) = nullptr;
+  // Where the runtime may write a stack address of a thread whose stack is here.
+  void* (*writable)(void* stack_address) = nullptr;
+  void (*root_ended)() = nullptr;  // the first thread has ended
+  // This OS thread enters (true) or leaves (false) user-level threads; null: nobody cares.
+  void (*user_mode)(bool) = nullptr;
+};
+
+struct Config {
+  int process = 0;
+  int processes = 1;
+  int workers = 1;
+  ProcessQueues* const* queues = nullptr;  // of every process
+  Descriptor* threads = nullptr;           // of every slot
+  std::uint32_t thread_count = 0;
+  std::byte* stacks = nullptr;             // user view of slot 0
+  std::size_t stack_bytes = 0;
+  std::atomic<std::uint32_t>* finished = nullptr;  // non-zero: all workers of all processes leave
+  Hooks hooks;
+};
+
+const Config& config() noexcept;
+void configure(const Config& config);
+
+inline ProcessQueues& queues_of(int process) noexcept { return *config().queues[process]; }
+inline std::byte* stack_top(const Descriptor* d) noexcept {
+  return config().stacks + (std::size_t{d->slot} + 1) * config().stack_bytes;
+}
+
+// Runs worker `number` on the calling OS thread until the job is finished. `first`: a thread to start with, or null.
+void run_worker(int number, Descriptor* first);
+
+// Runs op(worker, current thread, argument) on the native stack; op returns the context to resume: self->sp (after
+// possibly long) or schedule(). On a user-level thread only.
+using Operation = void* (*)(Worker&, Descriptor* self, void* argument);
+void on_native(Operation op, void* argument) noexcept;
+
+// Native stack: the next context to run on this worker; comes back with the worker's own context at the end of the job.
+void* schedule(Worker& worker) noexcept;
+// Native stack: makes `d` current and returns its context.
+void* resume_here(Worker& worker, Descriptor* d) noexcept;
+// Native stack, any OS thread of this process: `d`, not in any queue, may run. Goes to the process that holds its stack;
+// when that is another one, this process's writes are released first (pass `released` if that was done).
+void make_ready(Descriptor* d, bool released) noexcept;
+// Any process: wakes a sleeping worker of `process`, if any.
+void ring(int process) noexcept;
+
+// Takes one continuation for another process or worker; `crossing`: leaves pinned threads alone.
+Descriptor* take_from(ProcessQueues& victim, std::uint64_t start, bool crossing, Worker* except) noexcept;
+
+struct Room {
+  Descriptor* thread;
+  void* object;
+};
+// Any user-level thread; thread is null when no stack is left.
+Room allocate(std::size_t align, std::size_t bytes) noexcept;
+void abandon(Descriptor* d) noexcept;
+void fork(Descriptor* child, void (*invoke)(void*)) noexcept;           // child first
+void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept;
+void join(Descriptor* child) noexcept;                                  // the child's error stays in it
+void reap(Descriptor* child) noexcept;                                  // after join: the descriptor is free
+// True: the thread will free itself, or did end and is free. False: it has ended with an error, which is left in it.
+bool detach(Descriptor* child) noexcept;
+void yield() noexcept;
+void sleep(std::int64_t ns) noexcept;
+// Native stack: at the time, expired(d, tag) is called by a worker of this process, and d is made ready if it returns
+// true; without a function d (suspended, in no queue) is simply made ready. Timers are not cancelled: expired() decides.
+void add_timer(Descriptor* d, std::int64_t when_ns, bool (*expired)(Descriptor*, std::uint64_t tag), std::uint64_t tag);
+
+// Prepares the first thread: room on its stack from outside any thread (start-up).
+Room allocate_first(Worker& worker, std::size_t align, std::size_t bytes) noexcept;
+void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept;
+
+std::uint64_t number_of(const Descriptor* d) noexcept;
+Worker& worker_of(int number) noexcept;
+
+}  // namespace ayatori::ult

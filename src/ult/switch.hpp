@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The context switch and the current worker. Sanitizers' fiber hooks are here and nowhere else.
+//
+// S1. A user-level thread may return from any call on another OS thread: the address of a thread-local is never kept
+//     across a switch. current_worker() is volatile assembly, so the compiler cannot keep its result.
+#pragma once
+
+#include <cstddef>
+
+#include "ult/thread.hpp"
+
+extern "C" {
+void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument);
+void ayt_thread_entry();
+extern __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec")));
+}
+
+namespace ayatori::ult {
+
+// Of this OS thread; null when it is no worker.
+inline Worker* current_worker() noexcept {
+  Worker* w;
+  asm volatile(
+      "movq ayt_worker@gottpoff(%%rip), %0\n\t"
+      "movq %%fs:(%0), %0"
+      : "=r"(w)
+      :
+      : "memory");
+  return w;
+}
+
+// Writes the frame that makes a resume call f(argument) on a fresh stack that ends at `top` (16-byte aligned). `to_real`
+// maps a stack address to where the runtime may write it. Returns the saved context's stack pointer.
+template <class ToReal>
+void* make_context(void* top, void (*f)(void*), void* argument, ToReal&& to_real) noexcept {
+  auto* frame = static_cast<void**>(top) - 9;  // leaves rsp 16-byte aligned at the entry's call
+  auto** real = static_cast<void**>(to_real(frame));
+  for (int i = 0; i < 9; ++i) real[i] = nullptr;
+  real[3] = argument;                                 // r12
+  real[4] = reinterpret_cast<void*>(f);               // rbx
+  real[6] = reinterpret_cast<void*>(&ayt_thread_entry);
+  return frame;
+}
+
+}  // namespace ayatori::ult

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptors of user-level threads, workers and the queues of a process. All of it lies in memory mapped by all
+// processes at the same addresses, outside coherence, so that a thief on the same machine works on it directly.
+//
+// T1. Descriptor d belongs to stack slot d.slot for ever; who runs or holds the thread writes its other fields.
+// T2. A descriptor is in exactly one place: current of a worker, one deque, one ready or placed queue, one waiting list
+//     (join word, synchronisation object, timer), one free list, or ended and not joined.
+// T3. sp is valid whenever the thread is not running; it is published by whatever puts the thread into its place.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+
+#include "base/shared_lock.hpp"
+#include "ult/deque.hpp"
+#include "ult/join_word.hpp"
+
+namespace ayatori::detail {
+
+// Where a thread stands, for people (dump); written without order.
+enum class ThreadState : std::uint8_t { kFree, kReady, kRunning, kJoining, kLocking, kWaiting, kSleeping, kEnded };
+
+struct alignas(128) Descriptor {
+  void* sp;                  // saved context (T3)
+  ult::JoinWord join;
+  void (*invoke)(void*);
+  void* object;              // the callable, on this thread's stack
+  void* eh_caught;           // the C++ run-time's exception globals while the thread is not running
+  unsigned eh_uncaught;
+  int saved_errno;
+  Descriptor* next;          // link of the one queue it is in (T2)
+  Descriptor* parent;        // who forked it; for people and for the unstolen end
+  void* error;               // bits of the std::exception_ptr that left it
+  std::uint32_t slot;        // Constant.
+  std::uint32_t generation;
+  std::uint32_t pins;        // > 0: must stay on its process
+  ThreadState state;
+  bool needs_acquire;        // resumed from another process: acquire before it runs here
+  bool timed_out;
+  bool os_thread;            // a waiting OS thread, no user-level thread: wake it through os_wake
+  std::atomic<std::uint32_t> os_wake;
+  std::int32_t os_process;
+  bool root;                 // the first thread: its end is the job's
+  void* wait_object;         // what it waits for; for people and timeouts
+  void* wait_mutex;          // a condition variable's waiter: to be locked again
+  void* wait_condition;
+  std::uint64_t wait_sequence;  // number of its waits so far; written under the condition's guard
+  bool barrier_last;         // it was the last to arrive
+  std::int64_t deadline_ns;  // of a sleep or timed wait
+  void* sanitizer;           // fiber.hpp
+};
+
+}  // namespace ayatori::detail
+
+namespace ayatori::ult {
+
+using detail::Descriptor;
+using detail::ThreadState;
+
+// First in, first out, linked through Descriptor::next. Guarded by its owner's lock.
+struct List {
+  Descriptor* head = nullptr;
+  Descriptor* tail = nullptr;
+
+  bool empty() const noexcept { return head == nullptr; }
+  void push(Descriptor* d) noexcept {
+    d->next = nullptr;
+    if (tail)
+      tail->next = d;
+    else
+      head = d;
+    tail = d;
+  }
+  Descriptor* pop() noexcept {
+    Descriptor* d = head;
+    if (d) {
+      head = d->next;
+      if (!head) tail = nullptr;
+    }
+    return d;
+  }
+  // Takes the first that f accepts.
+  template <class F>
+  Descriptor* pop_if(F&& f) noexcept {
+    Descriptor* before = nullptr;
+    for (Descriptor* d = head; d; before = d, d = d->next) {
+      if (!f(d)) continue;
+      (before ? before->next : head) = d->next;
+      if (tail == d) tail = before;
+      return d;
+    }
+    return nullptr;
+  }
+  bool remove(Descriptor* d) noexcept {
+    return pop_if([d](Descriptor* x) { return x == d; }) != nullptr;
+  }
+};
+
+// A list with a lock and a count to look at from outside.
+struct Queue {
+  base::SharedLock lock;
+  std::atomic<std::uint32_t> count{0};  // a hint; exact under lock
+  List list;                            // Guarded by lock.
+
+  void push(Descriptor* d) noexcept {
+    lock.lock();
+    list.push(d);
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    lock.unlock();
+  }
+  template <class F>
+  Descriptor* pop_if(F&& f) noexcept {
+    if (count.load(std::memory_order_acquire) == 0) return nullptr;
+    lock.lock();
+    Descriptor* d = list.pop_if(f);
+    if (d) count.store(count.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+    lock.unlock();
+    return d;
+  }
+  Descriptor* pop() noexcept {
+    return pop_if([](Descriptor*) { return true; });
+  }
+};
+
+struct EhGlobals {  // layout of __cxa_eh_globals (Itanium C++ ABI 2.2.2)
+  void* caught;
+  unsigned uncaught;
+};
+
+struct WorkerCounters {  // worker only; read by anybody, late
+  std::uint64_t forked, steals_local, steals_remote, joins_remote;
+  std::uint64_t compute_ns, idle_ns, steal_ns;
+};
+
+struct alignas(64) Worker {
+  Deque<Descriptor> deque;
+
+  // Owner only from here on.
+  Descriptor* current = nullptr;
+  Descriptor* free_threads = nullptr;  // stacks owned by this process, linked through next
+  std::uint32_t free_count = 0;
+  int number = 0;
+  EhGlobals* eh = nullptr;        // of this OS thread
+  int* errno_address = nullptr;   // of this OS thread
+  void* native_sp = nullptr;      // top of the stack for runtime slow paths
+  void* os_sp = nullptr;          // the OS thread's own context, resumed at the end
+  void* (*operation)(Worker&, Descriptor*, void*) = nullptr;  // being carried over to the native stack
+  void* argument = nullptr;
+  std::uint64_t random = 0;
+  std::uint32_t fruitless_yields = 0;
+  void* native_low = nullptr;     // of the native stack
+  std::size_t native_bytes = 0;
+  void* sanitizer_native = nullptr;  // fiber.hpp, down to os_bytes
+  void* sanitizer_os = nullptr;
+  const void* sanitizer_low = nullptr;
+  std::size_t sanitizer_bytes = 0;
+  const void* os_low = nullptr;
+  std::size_t os_bytes = 0;
+  WorkerCounters counters = {};
+};
+
+inline constexpr int kMaxWorkers = 256;
+
+// What the workers of one process share, and what other processes use of it.
+struct alignas(64) ProcessQueues {
+  Queue ready;    // resumed threads; may be stolen by any process unless pinned
+  Queue placed;   // threads that start here (on(p)); their stacks may still be elsewhere
+  alignas(64) std::atomic<Descriptor*> freed{nullptr};  // stacks of this process freed by others; linked through next
+  alignas(64) std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<std::uint32_t> doorbell{0};
+  base::SharedLock slots_lock;
+  std::uint32_t next_fresh_slot = 0;    // Guarded by slots_lock.
+  Descriptor* spare_threads = nullptr;  // Guarded by slots_lock: overflow of the workers' free lists
+  std::uint32_t spare_count = 0;        // Guarded by slots_lock; read as a hint
+  int workers = 0;
+  Worker worker[];  // [kMaxWorkers], mapped lazily
+};
+
+}  // namespace ayatori::ult
