@@ -51,8 +51,8 @@ Allocated allocate_thread(std::size_t align, std::size_t bytes);
 // process < 0: here; otherwise on that process, not stolen before it starts.
 void fork_thread(const Allocated& child, void (*invoke)(void*), int process) noexcept;
 void* abandon_thread(const Allocated& child) noexcept;  // undo of allocate_thread
-// Waits for the end of `thread`, makes its writes visible, frees it; rethrows what left it.
-void join_thread(Descriptor* thread);
+// Waits for the end of `thread`, makes its writes visible, frees it and sets the handle to null; rethrows what left it.
+void join_thread(Descriptor*& thread);
 // As join_thread, but hands back what left the thread instead of throwing it.
 std::exception_ptr join_thread_nothrow(Descriptor* thread) noexcept;
 void detach_thread(Descriptor* thread) noexcept;
@@ -189,9 +189,8 @@ class thread {
   // Waits for the thread's end; its writes are then visible here. Rethrows the exception that left it.
   // Throws std::system_error: invalid_argument (not joinable), resource_deadlock_would_occur (joins itself).
   void join() {
-    detail::Descriptor* t = checked();
-    thread_ = nullptr;
-    detail::join_thread(t);
+    (void)checked();
+    detail::join_thread(thread_);
   }
   void detach() {
     detail::Descriptor* t = checked();
@@ -238,8 +237,6 @@ class thread {
   }
   detail::Descriptor* checked() const {
     if (!thread_) throw std::system_error(std::make_error_code(std::errc::invalid_argument), "ayatori::thread");
-    if (detail::thread_number(thread_) == detail::current_thread_number())
-      throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur), "ayatori::thread");
     return thread_;
   }
 

@@ -111,10 +111,10 @@ int run_job(int argc, char** argv, void (*construct)(void*, void*), int (*call)(
 }
 
 Allocated allocate_thread(std::size_t align, std::size_t bytes) {
-  if (!ult::on_user_thread())
+  const ult::Room room = ult::allocate(align, bytes);
+  if (!room.thread && !ult::on_user_thread())
     throw std::system_error(std::make_error_code(std::errc::operation_not_permitted),
                             "ayatori::thread outside ayatori::run");
-  const ult::Room room = ult::allocate(align, bytes);
   if (!room.thread)
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again),
                             "ayatori::thread: no stack left (AYATORI_SPACE_SIZE, AYATORI_STACK_SIZE)");
@@ -140,8 +140,12 @@ std::exception_ptr join_thread_nothrow(Descriptor* d) noexcept {
   return error;
 }
 
-void join_thread(Descriptor* d) {
-  ult::join(d);
+void join_thread(Descriptor*& handle) {
+  Descriptor* const d = handle;
+  if (!ult::join(d)) [[unlikely]]
+    throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
+                            "ayatori::thread: a thread joins itself");
+  handle = nullptr;
   if (!d->error) [[likely]] {
     ult::reap(d);
     return;

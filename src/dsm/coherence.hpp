@@ -63,9 +63,8 @@ struct ProcessState {
     std::uint16_t age;      // acquires since it was fetched
     std::uint16_t changes;  // of these, how many found it changed
   };
-  struct Stream {  // a run of neighbouring faults
-    PageIndex next;
-    std::uint32_t run;
+  struct Stream {  // the last pages that a run of neighbouring faults brought in
+    PageIndex first, end;
   };
   static constexpr int kStreams = 8;
 
@@ -93,10 +92,11 @@ struct Limits {
   std::uint32_t refresh_pages = 4096;       // the youngest so many are refreshed in place at an acquire, others dropped
   std::uint16_t refresh_age = 16;           // a page is dropped after so many refreshes
   std::uint16_t refresh_changes = 4;        // or after so many that found it changed
-  std::uint32_t empty_releases = 4;         // a dirty page whose diffs stayed empty so often is dropped
+  std::uint32_t empty_releases = 4;         // a dirty page whose diffs stayed empty so often is dropped,
+  std::uint32_t few_dirty_pages = 128;      // or after one, when more than so many are dirty
   std::uint32_t run_pages = 64;             // longest run fetched at one fault
   std::uint32_t owned_run_pages = 512;      // longest run of owned pages mapped at one fault
-  std::uint32_t first_run_pages = 1;        // a fault that continues no run
+  std::uint32_t first_run_pages = 4;        // read fault that continues no run
   std::uint32_t owned_first_run_pages = 16;
 };
 
@@ -106,7 +106,11 @@ class Coherence {
   static constexpr std::uint32_t kInvalid = 0, kClean = 1, kDirty = 2;
 
   Coherence(Env& env, ProcessState* const* processes, int count, const Limits& limits)
-      : env_(env), processes_(processes), count_(count), limits_(limits) {}
+      : env_(env), processes_(processes), count_(count), limits_(limits) {
+    // make_room() frees a quarter of the clean table at most: a run must fit into that.
+    limits_.run_pages = std::clamp(limits_.run_pages, 1u, std::max(1u, std::min(limits_.clean_pages, limits_.dirty_pages) / 4));
+    limits_.first_run_pages = std::clamp(limits_.first_run_pages, 1u, limits_.run_pages);
+  }
 
   ProcessState& process(int p) noexcept { return *processes_[p]; }
   const Limits& limits() const noexcept { return limits_; }
@@ -132,37 +136,25 @@ class Coherence {
       map_owned(p, page, slot);
       return;
     }
-    switch (state(s, page)) {
-      case kDirty:
-        env_.map_write(p, page, 1);  // C3
-        return;
-      case kClean:
-        if (!write) {
-          env_.map_read(p, page, 1);
-          return;
-        }
-        make_dirty(p, page);
-        env_.map_write(p, page, 1);
-        return;
-      default:
-        break;
-    }
-    std::uint32_t run = slot == gas::kNoSlot ? run_for(s, page, limits_.first_run_pages, limits_.run_pages) : 1;
-    run = static_cast<std::uint32_t>(std::min<std::size_t>(run, env_.owner_run(page)));
-    std::uint32_t got = 0;
-    for (; got < run && state(s, page + got) == kInvalid; ++got) {
+    const std::uint32_t first_run = write ? 1 : limits_.first_run_pages;
+    const Run run = slot == gas::kNoSlot ? run_for(s, page, owner, first_run, limits_.run_pages) : Run{page, page + 1};
+    std::uint32_t fetched = 0;
+    for (PageIndex at = run.first; at < run.end; ++at) {
       env_.point();
-      fetch(p, owner, page + got);
-      add_clean(s, page + got);
-      if (write) make_dirty(p, page + got);
+      if (state(s, at) == kInvalid) {
+        fetch(p, owner, at);
+        add_clean(s, at);
+        ++fetched;
+      }
+      if (write && state(s, at) == kClean) make_dirty(p, at);  // a dirty page is mapped without fetching (C3)
     }
-    ++s.counters.blocks_fetched;
-    s.counters.bytes_received += std::uint64_t{got} * gas::kPageBytes;
+    if (fetched != 0) ++s.counters.blocks_fetched;
+    s.counters.bytes_received += std::uint64_t{fetched} * gas::kPageBytes;
     env_.point();
     if (write)
-      env_.map_write(p, page, got);
+      env_.map_write(p, run.first, run.end - run.first);
     else
-      env_.map_read(p, page, got);
+      env_.map_read(p, run.first, run.end - run.first);
   }
 
   // ---------------------------------------------------------------- release
@@ -226,12 +218,15 @@ class Coherence {
       const std::uint32_t twin = allocate_twin(v);
       std::byte* const truth = twin_bytes(v, twin);  // C7: read once, kept as the victim's twin
       snapshot(truth, from);
+      env_.point();
       if (state(t, page) == kDirty && !env_.bug(Bug::kNoOverlay)) {
         std::byte* const old = twin_bytes(t, t.dirty[index(t, page)].twin);
         diff::for_differing(truth, old, [&](std::size_t i) {  // C9
           const diff::Word now = diff::load(diff::words(truth) + i);
           const diff::Word mask = diff::differing_bytes(now, diff::load(diff::words(old) + i));
-          if (mask != 0) diff::blend(diff::words(to) + i, now, mask);
+          if (mask == 0) return;
+          env_.point();
+          diff::blend(diff::words(to) + i, now, mask);
         });
       } else {
         diff::refresh(to, truth);
@@ -394,7 +389,7 @@ class Coherence {
   }
 
   void fetch(int p, int owner, PageIndex page) {
-    diff::refresh(env_.page_in(p, page), env_.page_in(owner, page));
+    diff::copy_page(env_.page_in(p, page), env_.page_in(owner, page));  // not mapped: nobody reads it here
   }
 
   void map_owned(int p, PageIndex page, SlotIndex slot) {
@@ -406,22 +401,34 @@ class Coherence {
       env_.map_write(p, first, page - first + 1);
       return;
     }
-    std::size_t run = run_for(s, page, limits_.owned_first_run_pages, limits_.owned_run_pages);
-    run = std::min(run, env_.owner_run(page));
-    env_.map_write(p, page, run);
+    const Run run = run_for(s, page, p, limits_.owned_first_run_pages, limits_.owned_run_pages);
+    env_.map_write(p, run.first, run.end - run.first);
   }
 
-  // Length of the run to bring in at `page`: doubles while faults continue each other.
-  std::uint32_t run_for(ProcessState& s, PageIndex page, std::uint32_t first, std::uint32_t longest) {
-    for (ProcessState::Stream& stream : s.streams) {
-      if (stream.next == page && stream.run != 0) {
-        stream.run = std::min(stream.run * 2, longest);
-        stream.next = page + stream.run;
-        return stream.run;
-      }
+  struct Run {
+    PageIndex first, end;
+  };
+
+  // The run of pages of one owner to bring in at a fault on `page`, no stack page: an aligned one of `shortest` pages,
+  // or, where the fault continues an earlier run upwards or downwards, one of twice its length.
+  Run run_for(ProcessState& s, PageIndex page, int owner, std::uint32_t shortest, std::uint32_t longest) {
+    Run want{page - page % shortest, page - page % shortest + shortest};
+    ProcessState::Stream* stream = nullptr;
+    for (ProcessState::Stream& x : s.streams) {
+      if (x.first == x.end || (page != x.end && page + 1 != x.first)) continue;
+      stream = &x;
+      const std::uint32_t pages = std::min((x.end - x.first) * 2, longest);
+      want = page == x.end ? Run{page, page + pages} : Run{page + 1 - std::min<PageIndex>(pages, page), page + 1};
+      break;
     }
-    s.streams[s.next_stream++ % ProcessState::kStreams] = {page + first, first};
-    return first;
+    if (!stream) stream = &s.streams[s.next_stream++ % ProcessState::kStreams];
+    Run run{page, page + 1};
+    const auto mine = [&](PageIndex x) { return env_.slot_of(x) == gas::kNoSlot && env_.owner_of(x) == owner; };
+    const PageIndex pages = static_cast<PageIndex>(env_.pages());
+    while (run.first > want.first && mine(run.first - 1)) --run.first;
+    while (run.end < want.end && run.end < pages && mine(run.end)) ++run.end;
+    *stream = {run.first, run.end};
+    return run;
   }
 
   // Sends dirty entry i of process p. An entry whose page p owns by now is dropped (C1 makes that rare).
@@ -440,6 +447,7 @@ class Coherence {
       diff::Word mask = diff::differing_bytes(now, before);
       if (mask == 0) return;
       if (env_.bug(Bug::kWordGrainMerge)) mask = ~diff::Word{0};
+      env_.point();
       diff::blend(diff::words(remote) + w, now, mask);
       diff::store(diff::words(twin) + w, now);
       bytes += static_cast<std::uint64_t>(__builtin_popcountll(mask)) / 8;
@@ -457,8 +465,9 @@ class Coherence {
   void refresh_dirty(int p) {
     ProcessState& s = process(p);
     std::uint32_t idle = 0;
+    const std::uint32_t patience = s.dirty_count > limits_.few_dirty_pages ? 1 : limits_.empty_releases;
     for (std::uint32_t i = 0; i < s.dirty_count; ++i)
-      if (s.dirty[i].empty >= limits_.empty_releases) s.scratch[idle++] = s.dirty[i].page;
+      if (s.dirty[i].empty >= patience) s.scratch[idle++] = s.dirty[i].page;
     drop_dirty(p, idle);
     for (std::uint32_t i = s.dirty_count; i-- > 0;) {
       env_.point();
@@ -473,6 +482,7 @@ class Coherence {
         const diff::Word now = diff::load(diff::words(remote) + w);
         const diff::Word mask = diff::differing_bytes(now, diff::load(diff::words(twin) + w));
         if (mask == 0) return;
+        env_.point();
         diff::blend(diff::words(local) + w, now, mask);
         diff::store(diff::words(twin) + w, now);
       });

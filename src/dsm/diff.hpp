@@ -37,6 +37,10 @@ inline Word differing_bytes(Word a, Word b) noexcept {
 
 // Puts the bytes of `value` selected by `mask` into *w (W1, W2).
 inline void blend(Word* w, Word value, Word mask) noexcept {
+  if (mask == ~Word{0}) {  // all of it is the writer's
+    store(w, value);
+    return;
+  }
   std::atomic_ref<Word> target(*w);
   Word old = target.load(std::memory_order_relaxed);
   while (!target.compare_exchange_weak(old, (old & ~mask) | (value & mask), std::memory_order_relaxed)) {

@@ -68,6 +68,7 @@ void reserve(int processes) {
   limits.clean_pages = static_cast<std::uint32_t>(std::min<std::size_t>(limits.clean_pages, l.pages));
   limits.dirty_pages = static_cast<std::uint32_t>(std::min<std::size_t>(limits.dirty_pages, l.pages));
   const auto block = static_cast<std::uint32_t>(base::knob_size("AYATORI_BLOCK_SIZE") >> gas::kPageShift);
+  limits.first_run_pages = std::max(1u, block / 4);
   limits.run_pages = std::max(1u, block * 4);
   if (!s.alone) {
     for (int p = 0; p < processes; ++p) {

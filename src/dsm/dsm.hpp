@@ -32,6 +32,7 @@ struct RealEnv {
   PageIndex slot_first(SlotIndex s) noexcept { return gas::slot_first(s); }
   std::size_t slot_pages() noexcept { return gas::layout().slot_pages; }
   std::size_t guard_pages() noexcept;
+  std::size_t pages() noexcept { return gas::layout().pages; }
   void map_read(int, PageIndex first, std::size_t pages) { engine().map_read(first, pages); }
   void map_write(int, PageIndex first, std::size_t pages) { engine().map_write(first, pages); }
   void zap(int, PageIndex first, std::size_t pages) { engine().zap(first, pages); }

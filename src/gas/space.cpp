@@ -116,12 +116,13 @@ int static_owner(PageIndex page) noexcept {
   const Layout& l = lay;
   if (page < l.arena_first) return 0;  // globals
   if (page < l.arena_end) return static_cast<int>((page - l.arena_first) / l.arena_pages);
+  const auto n = static_cast<std::uint32_t>(l.processes);
+  if (page < l.placed_end) return static_cast<int>((page - l.large_first) / l.place_pages % n);  // by address (G4)
   if (page >= l.large_end) return 0;
   const std::uint32_t number =
       tables.granule_segment[(page - l.large_first) / kGranulePages].load(std::memory_order_acquire);
-  if (number == 0) return 0;  // freed: whoever touches it races with the free
+  if (number == 0) return 0;  // never allocated
   const Segment& s = tables.segments[number - 1];
-  const auto n = static_cast<std::uint32_t>(l.processes);
   if (s.distribution == Distribution::kOnProcess) return static_cast<int>(s.process);
   return static_cast<int>(((page - s.first) / s.block_pages + s.process) % n);
 }

@@ -29,28 +29,31 @@ class Fences {
  public:
   Fences(Env& env, dsm::Coherence<Env>& coherence) : env_(env), coherence_(coherence) {}
 
-  // Process `thief` takes a continuation from `victim`. take() is called under both process locks and returns false when
-  // somebody was faster; otherwise it sets the slot and the first used page of the stack. map() is called before the
-  // locks are left, to make the stack resident at the thief.
+  // Process `thief` takes a continuation from `victim`. take() is called under the victim's lock and returns false when
+  // somebody was faster; otherwise it sets the slot and the first used page of the stack. map() is called under both
+  // locks, to make the stack resident at the thief. No process is locked while the other one's pages are compared.
   template <class Take, class Map>
   bool steal(int victim, int thief, Take&& take, Map&& map) {
-    base::SharedLock& first = coherence_.process(victim < thief ? victim : thief).lock;
-    base::SharedLock& second = coherence_.process(victim < thief ? thief : victim).lock;
-    env_.lock(first);
-    env_.lock(second);
+    base::SharedLock& theirs = coherence_.process(victim).lock;
+    base::SharedLock& ours = coherence_.process(thief).lock;
     gas::SlotIndex slot = gas::kNoSlot;
     gas::PageIndex first_used = 0;
+    env_.lock(theirs);
     const bool taken = take(&slot, &first_used);
     if (taken) {
       env_.point();
       coherence_.release_locked(victim);
-      coherence_.acquire_locked(thief);
-      coherence_.hand_over(slot, first_used, victim, thief);
-      map(slot, first_used);
     }
-    env_.unlock(second);
-    env_.unlock(first);
-    return taken;
+    env_.unlock(theirs);
+    if (!taken) return false;
+    coherence_.acquire(thief);
+    env_.lock(victim < thief ? theirs : ours);
+    env_.lock(victim < thief ? ours : theirs);
+    coherence_.hand_over(slot, first_used, victim, thief);
+    map(slot, first_used);
+    env_.unlock(ours);
+    env_.unlock(theirs);
+    return true;
   }
 
   // Something that was ordered at process `from` (an end, an unlock, an arrival) is seen at process `to`; run at `to`.

@@ -133,6 +133,8 @@ Descriptor* more_threads(Worker&) {
     dsm::engine().guard(gas::slot_first(slot), dsm::kGuardPages, l.slot_pages);
     Descriptor* d = &s.threads[slot];
     d->slot = slot;
+    // Stacks begin at different offsets of their pages, or all would share the same cache sets.
+    d->stack_top = ult::stack_top(d) - (slot % 8) * 256;
     d->next = list;
     list = d;
   }

@@ -292,6 +292,7 @@ bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waite
   } else if (waiter) {
     waiter->state = ThreadState::kWaiting;
     waiter->wait_object = &o;
+    waiter->barrier_last = false;  // here: once the guard is left it may run elsewhere, and arrive again
     o.waiters.push(waiter);
   }
   o.guard.unlock();
@@ -300,8 +301,8 @@ bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waite
 
 void* op_arrive_wait(Worker& w, Descriptor* self_, void* argument) {
   Object& o = *static_cast<Object*>(argument);
-  self_->barrier_last = count_arrival(o, 1, false, self_);
-  if (!self_->barrier_last) return ult::schedule(w);
+  if (!count_arrival(o, 1, false, self_)) return ult::schedule(w);
+  self_->barrier_last = true;
   if (processes() > 1) arrive_native_last(o);
   return ult::resume_here(w, self_);
 }

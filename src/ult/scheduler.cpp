@@ -68,7 +68,6 @@ void save_private(Worker& w, Descriptor* d) noexcept {
 // ------------------------------------------------------------------------------------------------ free threads
 
 void push_free(Worker& w, Descriptor* d) noexcept {
-  d->state = ThreadState::kFree;
   d->next = w.free_threads;
   w.free_threads = d;
   ++w.free_count;
@@ -126,7 +125,6 @@ void* op_spill(Worker& w, Descriptor* self, void*) {
 // The stack of `d` belongs to `process`, nobody uses it any more.
 void free_to(Descriptor* d, int process) noexcept {
   std::atomic<Descriptor*>& head = the_config.queues[process]->freed;
-  d->state = ThreadState::kFree;
   Descriptor* old = head.load(std::memory_order_relaxed);
   do {
     d->next = old;
@@ -229,6 +227,7 @@ void* native_main(void* argument) {
 }
 
 void* op_end(Worker& w, Descriptor* self, void*) {
+  AYT_CHECK(self->pins == 0, "a thread ended while an ayatori::pinned of it was alive");
   self->state = ThreadState::kEnded;
   const bool root = self->root;
   const std::uint64_t old = self->join.finish(the_config.process);  // from here on `self` may be used again
@@ -303,8 +302,8 @@ void* child_main(void* argument) {
   fiber::arrived_thread(*w, child);
   Descriptor* parent = w->current;
   save_private(*w, parent);
-  *w->eh = {nullptr, 0};
-  child->state = ThreadState::kRunning;
+  if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
+    *w->eh = {nullptr, 0};
   w->current = child;
   Worker* const started_on = w;
   const auto index = w->deque.push(parent);  // U2
@@ -312,11 +311,11 @@ void* child_main(void* argument) {
   w = current_worker();
   // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3).
   if (w == started_on && w->deque.is_newest(index) && w->deque.pop() != nullptr) {
-    child->state = ThreadState::kEnded;
     child->join.finish_unstolen(the_config.process);
     w->current = parent;
-    *w->eh = {parent->eh_caught, parent->eh_uncaught};
-    *w->errno_address = parent->saved_errno;
+    // An ended thread leaves the exception globals empty; errno after a call is anybody's.
+    if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
+      *w->eh = {parent->eh_caught, parent->eh_uncaught};
     fiber::end_thread_to(*w, child, parent);
     return parent->sp;
   }
@@ -345,17 +344,12 @@ void* worker_main(void* argument) {
 }
 
 Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcept {
-  // Stacks begin at different offsets of their pages, or all would share the same cache sets.
-  const std::size_t colour = (d->slot % 8) * 256;
-  auto top = reinterpret_cast<std::uintptr_t>(stack_top(d)) - colour - bytes;
+  auto top = reinterpret_cast<std::uintptr_t>(d->stack_top) - bytes;
   top &= ~(std::max<std::uintptr_t>(align, 16) - 1);
   void* object = reinterpret_cast<void*>(top);  // NOLINT: inside the slot
   ++d->generation;
   d->join.reset();
   d->object = object;
-  d->error = nullptr;
-  d->needs_acquire = false;
-  d->pins = 0;
   return {d, object};
 }
 
@@ -481,6 +475,8 @@ void run_worker(int number, Descriptor* first) {
 
 Room allocate(std::size_t align, std::size_t bytes) noexcept {
   Worker* w = current_worker();
+  if (!w || !w->current) [[unlikely]]
+    return {nullptr, nullptr};
   Descriptor* d = w->free_threads;
   if (!d) [[unlikely]] {
     on_native(&op_refill, nullptr);
@@ -509,7 +505,6 @@ void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
   Descriptor* self = w->current;
   ++w->counters.forked;
   child->invoke = invoke;
-  child->parent = self;
   fiber::leave_for_child(*w, self, child);
   const auto sp = reinterpret_cast<std::uintptr_t>(child->object) & ~std::uintptr_t{15};
   ayt_switch_call(&self->sp, reinterpret_cast<void*>(sp), &child_main, child);  // NOLINT
@@ -519,7 +514,6 @@ void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
 void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept {
   Worker* w = current_worker();
   ++w->counters.forked;
-  child->parent = w->current;
   child->os_process = process;
   prepare_first(child, invoke);
   on_native(&op_fork_placed, child);
@@ -535,16 +529,19 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept {
   d->sp = make_context(reinterpret_cast<void*>(top), &resumed_main, d, &to_writable);  // NOLINT
 }
 
-void join(Descriptor* child) noexcept {
+bool join(Descriptor* child) noexcept {
   const std::uint64_t word = child->join.load();
-  if (JoinWord::is_done(word) && JoinWord::process_of(word) == the_config.process) return;
+  if (word == JoinWord::done_at(the_config.process)) [[likely]]
+    return true;
+  if (child == current_worker()->current) return false;
   on_native(&op_join, child);
+  return true;
 }
 
 void reap(Descriptor* child) noexcept {
-  const int process = JoinWord::process_of(child->join.load());
-  if (process != the_config.process) {
-    free_to(child, process);
+  const std::uint64_t word = child->join.load();
+  if (word != JoinWord::done_at(the_config.process)) [[unlikely]] {
+    free_to(child, JoinWord::process_of(word));
     return;
   }
   Worker* w = current_worker();

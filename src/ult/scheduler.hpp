@@ -86,12 +86,13 @@ struct Room {
   Descriptor* thread;
   void* object;
 };
-// Any user-level thread; thread is null when no stack is left.
+// thread is null when no stack is left, or the caller is no user-level thread.
 Room allocate(std::size_t align, std::size_t bytes) noexcept;
 void abandon(Descriptor* d) noexcept;
 void fork(Descriptor* child, void (*invoke)(void*)) noexcept;           // child first
 void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept;
-void join(Descriptor* child) noexcept;                                  // the child's error stays in it
+// The child's error stays in it. False: the child is the caller itself.
+bool join(Descriptor* child) noexcept;
 void reap(Descriptor* child) noexcept;                                  // after join: the descriptor is free
 // True: the thread will free itself, or did end and is free. False: it has ended with an error, which is left in it.
 bool detach(Descriptor* child) noexcept;

@@ -19,7 +19,7 @@
 
 namespace ayatori::detail {
 
-// Where a thread stands, for people (dump); written without order.
+// Where a thread stands when it is in no deque, for people (dump); written without order, and not on the fast path.
 enum class ThreadState : std::uint8_t { kFree, kReady, kRunning, kJoining, kLocking, kWaiting, kSleeping, kEnded };
 
 struct alignas(128) Descriptor {
@@ -27,12 +27,12 @@ struct alignas(128) Descriptor {
   ult::JoinWord join;
   void (*invoke)(void*);
   void* object;              // the callable, on this thread's stack
+  std::byte* stack_top;      // where objects on its stack end. Constant.
   void* eh_caught;           // the C++ run-time's exception globals while the thread is not running
   unsigned eh_uncaught;
   int saved_errno;
   Descriptor* next;          // link of the one queue it is in (T2)
-  Descriptor* parent;        // who forked it; for people and for the unstolen end
-  void* error;               // bits of the std::exception_ptr that left it
+  void* error;               // bits of the std::exception_ptr that left it; null in a free descriptor
   std::uint32_t slot;        // Constant.
   std::uint32_t generation;
   std::uint32_t pins;        // > 0: must stay on its process

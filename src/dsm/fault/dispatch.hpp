@@ -54,7 +54,7 @@ long guarded_call(long number, long* a);
 bool catch_syscall(ucontext_t* context);
 
 // os_thread.cpp: dispatch or wrapped functions, by the knob AYATORI_SYSCALLS and what the kernel grants.
-void choose_syscall_mode();
+void choose_syscall_mode(int processes);
 bool wrapping() noexcept;
 
 // Private memory of this OS thread for buffers of caught calls; null before enter_os_thread().

@@ -75,7 +75,7 @@ const Engine& start_engine(const char* wanted, int processes, const FaultHooks& 
     if (!chosen) refuse(wanted, refusal.c_str());
   }
   fault::install_handlers(hooks, signal_number);
-  fault::choose_syscall_mode();
+  fault::choose_syscall_mode(processes);
   fault::bind_program_signals();
   fault::bind_process_calls();
   fault::bind_wrappers();

@@ -67,7 +67,8 @@ void set_syscall_catching(bool on) noexcept;
 // Is this OS thread inside the code for system calls on space memory? Then a fault must be resolved in place: its thread
 // cannot be parked or moved (its stack pointer may lie in the space nevertheless).
 bool must_resolve_inline() noexcept;
-// "dispatch" (Syscall User Dispatch) or "wrap" (wrapped library functions only). After start_engine().
+// "dispatch" (Syscall User Dispatch), "wrap" (wrapped library functions only) or "none" (one process: nothing to catch).
+// After start_engine().
 const char* syscall_mode() noexcept;
 
 }  // namespace ayatori::dsm

@@ -11,13 +11,15 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/check.hpp"
 #include "base/knobs.hpp"
-#include "base/log.hpp"
 #include "dsm/fault/dispatch.hpp"
 #include "dsm/fault/engines.hpp"
+#include "dsm/fault/interpose.hpp"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -50,8 +52,10 @@ struct OsThread {
 };
 thread_local OsThread os_thread [[gnu::tls_model("initial-exec")]];
 
+enum class Mode { kNone, kDispatch, kWrap };
+
 struct DispatchState {
-  bool wrap = false;  // Constant after choose_syscall_mode().
+  Mode mode = Mode::kNone;  // Constant after choose_syscall_mode().
 };
 constinit DispatchState dispatch;
 
@@ -70,22 +74,23 @@ void kernel_altstack(const stack_t* set, stack_t* old) {
 
 }  // namespace
 
-void choose_syscall_mode() {
+void choose_syscall_mode(int processes) {
+  if (processes == 1) return;  // the kernel finds every page of the space
   const std::string_view wanted = base::knob_string("AYATORI_SYSCALLS");
-  dispatch.wrap = wanted == "wrap";
-  if (dispatch.wrap) return;
+  dispatch.mode = Mode::kWrap;
+  // ThreadSanitizer makes system calls in states that its own instrumentation in our handler would not bear.
+  if (wanted == "wrap" || (AYT_THREAD_SANITIZER && wanted == "auto")) return;
   if (dispatch_on()) {  // of this thread, as a trial
     dispatch_off();
-    return;
-  }
-  if (wanted == "dispatch") {
-    base::log_error("AYATORI_SYSCALLS=dispatch: the kernel refuses Syscall User Dispatch: {}", std::strerror(errno));
+    dispatch.mode = Mode::kDispatch;
+  } else if (wanted == "dispatch") {
+    std::fprintf(stderr, "ayatori: AYATORI_SYSCALLS=dispatch: the kernel refuses Syscall User Dispatch: %s\n",
+                 std::strerror(errno));
     std::_Exit(125);
   }
-  dispatch.wrap = true;
 }
 
-bool wrapping() noexcept { return dispatch.wrap; }
+bool wrapping() noexcept { return dispatch.mode == Mode::kWrap; }
 
 InlineFaults::InlineFaults() noexcept { ++os_thread.inline_faults; }
 InlineFaults::~InlineFaults() { --os_thread.inline_faults; }
@@ -111,7 +116,7 @@ void enter_os_thread() {
   stack.ss_size = kAltStackBytes;
   kernel_altstack(&stack, &thread.before);
   selector = kSelectorAllow;
-  if (!wrapping())
+  if (dispatch.mode == Mode::kDispatch)
     AYT_CHECK(dispatch_on(), "the kernel refuses Syscall User Dispatch to this thread: {}", std::strerror(errno));
 }
 
@@ -120,18 +125,22 @@ void leave_os_thread() {
   OsThread& thread = os_thread;
   if (!thread.block) return;
   selector = kSelectorAllow;
-  if (!wrapping()) dispatch_off();
+  if (dispatch.mode == Mode::kDispatch) dispatch_off();
   kernel_altstack(&thread.before, nullptr);
   munmap(thread.block, kBlockBytes);
   thread.block = nullptr;
 }
 
 void set_syscall_catching(bool on) noexcept {
-  if (!fault::wrapping()) fault::swap_selector(on ? fault::kSelectorBlock : fault::kSelectorAllow);
+  if (fault::dispatch.mode == fault::Mode::kDispatch)
+    fault::swap_selector(on ? fault::kSelectorBlock : fault::kSelectorAllow);
 }
 
 bool must_resolve_inline() noexcept { return fault::os_thread.inline_faults != 0; }
 
-const char* syscall_mode() noexcept { return fault::wrapping() ? "wrap" : "dispatch"; }
+const char* syscall_mode() noexcept {
+  constexpr const char* kNames[] = {"none", "dispatch", "wrap"};
+  return kNames[static_cast<int>(fault::dispatch.mode)];
+}
 
 }  // namespace ayatori::dsm

@@ -49,7 +49,7 @@ void populate(gas::PageIndex first, std::size_t pages) {
   std::byte* system = gas::page_in(gas::layout().self, first);
   if (pages <= 2) {
     for (std::size_t i = 0; i < pages; ++i)
-      static_cast<void>(__atomic_load_n(reinterpret_cast<unsigned char*>(system + bytes_of(i)), __ATOMIC_RELAXED));
+      static_cast<void>(*reinterpret_cast<volatile unsigned char*>(system + bytes_of(i)));
     return;
   }
   base::Backoff backoff;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an OS thread keeps at hand: free objects of its process's arena, by class. In private memory of the process, made
-// at the thread's first allocation, given back when the thread ends.
+// What an OS thread keeps at hand: free objects of its process's arena, by class. In private memory of the process,
+// made at the thread's first allocation, given back when the thread ends.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct ThreadCache {
 
 // In a new member, on its only thread.
 void prepare_caches();
-// Of the calling OS thread, made if need be; never null (a process that cannot have 64 KiB ends). Never inlined: see H6.
+// Of the calling OS thread, made if need be; never null (a process without 64 KiB left ends). Never inlined: see H6.
 [[gnu::noinline]] ThreadCache* current_cache() noexcept;
 namespace detail {
 extern thread_local constinit ThreadCache* cache_of_thread [[gnu::tls_model("initial-exec")]];

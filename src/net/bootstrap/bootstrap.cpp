@@ -158,11 +158,12 @@ void begin() {
     unsetenv(kBootVariable);
   }
   if (!job.launched) job.control = make_alone();
-  internal::self().pid.store(getpid(), std::memory_order_relaxed);
+  std::int32_t none = 0;
+  if (!internal::self().pid.compare_exchange_strong(none, getpid(), std::memory_order_relaxed))
+    internal::fail_start("a job starts once: leave gdb and call `ayatori run --gdb` again");
   internal::self().phase.store(static_cast<std::uint32_t>(Phase::kStarting), std::memory_order_seq_cst);
   base::set_identity(job.process_id, job.process_count);
 
-  if (base::Status status = base::load_knobs(); !status.ok()) base::exit_start_failure(status);
   job.workers = static_cast<int>(base::knob_int("AYATORI_WORKERS"));
   if (job.launched) {
     die_with_launcher();

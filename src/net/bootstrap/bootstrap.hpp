@@ -29,7 +29,7 @@ struct Job {
 };
 Job& job() noexcept;
 
-// Finds the launcher's hand-over in the environment and maps the control memory; without a launcher: a job of one
+// After base::load_knobs(). Finds the launcher's hand-over in the environment and maps the control memory; without a launcher: a job of one
 // process, whose control memory is an anonymous shared mapping. Ends the process with 125 and a line when start-up
 // fails.
 void begin();
