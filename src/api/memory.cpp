@@ -69,10 +69,15 @@ void* allocate(std::size_t bytes, std::size_t align) {
 void deallocate(void* address) noexcept { heap::deallocate(address); }
 
 std::pmr::memory_resource* space_resource() noexcept {
-  // Never destroyed: containers may outlive it. At one address in all members, as they come from one image.
-  alignas(SpaceResource) static std::byte room[sizeof(SpaceResource)];
-  static SpaceResource* const resource = ::new (room) SpaceResource;
-  return resource;
+  // At one address in all members, as they come from one image; built by the compiler: a container may be used in a
+  // process that never called this. Never destroyed: containers may outlive it.
+  union Forever {
+    constexpr Forever() : resource() {}
+    ~Forever() {}
+    SpaceResource resource;
+  };
+  static constinit Forever forever;
+  return &forever.resource;
 }
 
 }  // namespace ayatori

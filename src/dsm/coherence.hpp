@@ -108,7 +108,8 @@ class Coherence {
   Coherence(Env& env, ProcessState* const* processes, int count, const Limits& limits)
       : env_(env), processes_(processes), count_(count), limits_(limits) {
     // make_room() frees a quarter of the clean table at most: a run must fit into that.
-    limits_.run_pages = std::clamp(limits_.run_pages, 1u, std::max(1u, std::min(limits_.clean_pages, limits_.dirty_pages) / 4));
+    const std::uint32_t room = std::min(limits_.clean_pages, limits_.dirty_pages) / 4;
+    limits_.run_pages = std::clamp(limits_.run_pages, 1u, std::max(1u, room));
     limits_.first_run_pages = std::clamp(limits_.first_run_pages, 1u, limits_.run_pages);
   }
 

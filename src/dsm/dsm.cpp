@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsm/dsm.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/knobs.hpp"
+#include "base/waiter.hpp"
 
 namespace ayatori::dsm {
 
@@ -29,8 +37,64 @@ State& state() noexcept {
   return s;
 }
 
-void resolve(void* address, bool write, void*) {
+// A fetch on its way: the thread that waits for it is suspended, its worker runs others. Owner and state of the page are
+// looked at only when it arrives (P4).
+struct Fetch {
+  std::int64_t due_ns;
+  void* ticket;
+  void* address;
+  bool write;
+};
+
+struct Fetches {
+  std::mutex lock;
+  std::condition_variable changed;
+  std::vector<Fetch> pending;  // Guarded by lock.
+  std::atomic<std::int64_t> next_due_ns{INT64_MAX};
+};
+Fetches& fetches() {
+  static auto* f = new Fetches;  // outlives main: the progress thread waits on it
+  return *f;
+}
+
+// The argument that travels with a parked thread: page and kind of access in one word.
+void* pack(void* address, bool write) noexcept {
+  const auto page_start = reinterpret_cast<std::uintptr_t>(address) & ~(gas::kPageBytes - 1);
+  return reinterpret_cast<void*>(page_start | (write ? 1u : 0u));  // NOLINT
+}
+
+void parked(void* ticket, void* argument) {
+  const auto word = reinterpret_cast<std::uintptr_t>(argument);
+  Fetch f{};
+  f.due_ns = base::real_now_ns() + state().net_delay_ns;
+  f.ticket = ticket;
+  f.address = reinterpret_cast<void*>(word & ~std::uintptr_t{1});  // NOLINT
+  f.write = (word & 1) != 0;
+  Fetches& all = fetches();
+  {
+    const std::lock_guard<std::mutex> guard(all.lock);
+    all.pending.push_back(f);
+    if (f.due_ns < all.next_due_ns.load(std::memory_order_relaxed))
+      all.next_due_ns.store(f.due_ns, std::memory_order_relaxed);
+  }
+  all.changed.notify_one();
+}
+
+// Is the page fetched from another process when it is touched? A hint: it is looked at again when it arrives.
+bool would_fetch(PageIndex page) noexcept {
   State& s = state();
+  return gas::owner_of(page) != s.self && s.protocol->state(*s.processes[s.self], page) == Protocol::kInvalid;
+}
+
+void resolve(void* address, bool write, void* context) {
+  State& s = state();
+  if (s.net_delay_ns > 0 && would_fetch(gas::page_of(address))) {
+    const base::Waiter* waiter = base::waiter();
+    if (waiter && !must_resolve_inline() && waiter->may_park(context))
+      waiter->park(context, parked, pack(address, write));  // does not return
+    const std::int64_t until = base::real_now_ns() + s.net_delay_ns;
+    while (base::real_now_ns() < until) base::cpu_pause();
+  }
   const std::int64_t start = base::real_now_ns();
   s.protocol->fault(s.self, gas::page_of(address), write);
   s.fault_ns.fetch_add(static_cast<std::uint64_t>(base::real_now_ns() - start), std::memory_order_relaxed);
@@ -107,6 +171,57 @@ void release(int process) {
 }
 void acquire() {
   if (!state().alone) state().protocol->acquire(state().self);
+}
+
+bool fetches_take_time() noexcept { return !state().alone && state().net_delay_ns > 0; }
+
+void poll() {
+  Fetches& all = fetches();
+  State& s = state();
+  if (base::real_now_ns() < all.next_due_ns.load(std::memory_order_relaxed)) return;
+  std::unique_lock<std::mutex> guard(all.lock);
+  for (;;) {
+    const std::int64_t now = base::real_now_ns();
+    std::int64_t next = INT64_MAX;
+    std::size_t found = all.pending.size();
+    for (std::size_t i = 0; i < all.pending.size(); ++i) {
+      if (all.pending[i].due_ns <= now && found == all.pending.size())
+        found = i;
+      else
+        next = std::min(next, all.pending[i].due_ns);
+    }
+    if (found == all.pending.size()) {
+      all.next_due_ns.store(next, std::memory_order_relaxed);
+      return;
+    }
+    const Fetch f = all.pending[found];
+    all.pending[found] = all.pending.back();
+    all.pending.pop_back();
+    guard.unlock();
+    s.protocol->fault(s.self, gas::page_of(f.address), f.write);
+    base::waiter()->wake(f.ticket);
+    guard.lock();
+  }
+}
+
+void start_progress() {
+  if (!fetches_take_time()) return;
+  // Fetches arrive also while all workers compute. Ends with the process.
+  std::thread([] {
+    Fetches& all = fetches();
+    for (;;) {
+      {
+        std::unique_lock<std::mutex> guard(all.lock);
+        all.changed.wait(guard, [&] { return !all.pending.empty(); });
+      }
+      const std::int64_t left = all.next_due_ns.load(std::memory_order_relaxed) - base::real_now_ns();
+      if (left > 0) {
+        const timespec nap{left / base::kNsPerSecond, left % base::kNsPerSecond};
+        nanosleep(&nap, nullptr);
+      }
+      poll();
+    }
+  }).detach();
 }
 
 void prefault(const void* address, std::size_t bytes, bool write) {

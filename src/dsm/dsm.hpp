@@ -65,6 +65,11 @@ bool coherent_by_hardware() noexcept;  // one process: nothing to do
 void release(int process);
 void acquire();
 
+// Completes the fetches that have arrived (AYATORI_NET_DELAY). Native stack. Null-like when there is no delay.
+void poll();
+void start_progress();  // once, when the run starts
+bool fetches_take_time() noexcept;
+
 // Makes [address, address + bytes) accessible to system calls now; any stack. Addresses outside the space are ignored.
 void prefault(const void* address, std::size_t bytes, bool write);
 

@@ -23,6 +23,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
+#include "ult/park.hpp"
 
 namespace ayatori::tasks {
 
@@ -268,7 +269,9 @@ void attach(int self, int workers) {
   c.hooks.writable = writable;
   c.hooks.root_ended = root_ended;
   if (s.processes > 1) c.hooks.user_mode = dsm::set_syscall_catching;
+  if (dsm::fetches_take_time()) c.hooks.poll = dsm::poll;
   ult::configure(c);
+  ult::park::start(dsm::signal_restorer());
   q.workers = workers;  // read by thieves after the start barrier of run()
 }
 
@@ -279,6 +282,7 @@ int run(const Root& root) {
   boot::set_phase(boot::Phase::kRunning);
   boot::JobControl& control = *boot::job().control;
   boot::barrier_wait(control);
+  dsm::start_progress();
   std::vector<std::thread> others;
   others.reserve(static_cast<std::size_t>(s.workers));
   for (int i = 1; i < s.workers; ++i)

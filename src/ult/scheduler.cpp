@@ -18,6 +18,7 @@
 #include "base/identity.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
+#include "ult/park.hpp"
 
 __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec"))) = nullptr;
 
@@ -262,6 +263,7 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
 }
 
 void* op_yield(Worker& w, Descriptor* self, void*) {
+  if (the_config.hooks.poll) the_config.hooks.poll();
   run_timers();
   Descriptor* next = w.deque.pop();
   if (!next) next = take_ready();
@@ -375,6 +377,8 @@ void* resume_here(Worker& w, Descriptor* d) noexcept {
   d->state = ThreadState::kRunning;
   *w.eh = {d->eh_caught, d->eh_uncaught};
   *w.errno_address = d->saved_errno;
+  if (d->fault_frame) [[unlikely]]
+    return park::resume(w, d);
   return d->sp;
 }
 
@@ -412,6 +416,7 @@ void* schedule(Worker& w) noexcept {
     Descriptor* d = w.deque.pop();
     if (!d) d = take_ready();
     if (!d) {
+      if (the_config.hooks.poll) the_config.hooks.poll();
       run_timers();
       d = steal_any(w);
     }
@@ -459,6 +464,7 @@ void run_worker(int number, Descriptor* first) {
   w.native_bytes = kNativeStackBytes;
   w.native_sp = static_cast<std::byte*>(low) + kNativeStackBytes;
   w.argument = first;
+  park::prepare(w);
   ayt_worker = &w;
   base::set_worker(number);
   const EhGlobals before = *w.eh;
@@ -470,6 +476,7 @@ void run_worker(int number, Descriptor* first) {
   *w.eh = before;
   ayt_worker = nullptr;
   base::set_worker(-1);
+  park::release(w);
   munmap(low, kNativeStackBytes);
 }
 

@@ -38,6 +38,8 @@ struct Hooks {
   void (*root_ended)() = nullptr;  // the first thread has ended
   // This OS thread enters (true) or leaves (false) user-level threads; null: nobody cares.
   void (*user_mode)(bool) = nullptr;
+  // Completes what has arrived from other processes; null: nothing ever does.
+  void (*poll)() = nullptr;
 };
 
 struct Config {

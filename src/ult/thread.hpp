@@ -20,7 +20,7 @@
 namespace ayatori::detail {
 
 // Where a thread stands when it is in no deque, for people (dump); written without order, and not on the fast path.
-enum class ThreadState : std::uint8_t { kFree, kReady, kRunning, kJoining, kLocking, kWaiting, kSleeping, kEnded };
+enum class ThreadState : std::uint8_t { kFree, kReady, kRunning, kJoining, kLocking, kWaiting, kSleeping, kFaulting, kEnded };
 
 struct alignas(128) Descriptor {
   void* sp;                  // saved context (T3)
@@ -50,6 +50,8 @@ struct alignas(128) Descriptor {
   bool barrier_last;         // it was the last to arrive
   std::int64_t deadline_ns;  // of a sleep or timed wait
   void* sanitizer;           // fiber.hpp
+  void* fault_frame;         // park.hpp: suspended in a fault; memory of its process
+  std::size_t fault_bytes, fault_offset;
 };
 
 }  // namespace ayatori::detail
@@ -152,6 +154,11 @@ struct alignas(64) Worker {
   std::uint32_t fruitless_yields = 0;
   void* native_low = nullptr;     // of the native stack
   std::size_t native_bytes = 0;
+  void* park_buffer = nullptr;  // park.hpp, down to parked_argument
+  void* resume_buffer = nullptr;
+  std::size_t park_bytes = 0, park_offset = 0;
+  void (*parked)(void* ticket, void* argument) = nullptr;
+  void* parked_argument = nullptr;
   void* sanitizer_native = nullptr;  // fiber.hpp, down to os_bytes
   void* sanitizer_os = nullptr;
   const void* sanitizer_low = nullptr;

@@ -74,7 +74,7 @@ long change_altstack(const stack_t* set, stack_t* old) {
   return 0;
 }
 
-bool catch_syscall(ucontext_t* context) {
+bool catch_syscall(ucontext_t* context) noexcept {
   auto* r = context->uc_mcontext.gregs;
   const long number = static_cast<long>(r[REG_RAX]);
   long a[6] = {static_cast<long>(r[REG_RDI]), static_cast<long>(r[REG_RSI]), static_cast<long>(r[REG_RDX]),

@@ -51,7 +51,7 @@ long guarded_call(long number, long* a);
 
 // The SIGSYS handler's work: makes the call with the buffers accessible and stores the result in the context, or lets
 // the thread make it in place. False: catching must stay off until the worker switches it on again.
-bool catch_syscall(ucontext_t* context);
+bool catch_syscall(ucontext_t* context) noexcept;
 
 // os_thread.cpp: dispatch or wrapped functions, by the knob AYATORI_SYSCALLS and what the kernel grants.
 void choose_syscall_mode(int processes);

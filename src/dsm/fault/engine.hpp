@@ -64,6 +64,8 @@ void leave_os_thread();
 // System calls given space memory: while on, calls made by this OS thread are caught and their buffers made accessible
 // first. Workers switch it on when they enter a user-level thread and off when they leave it. A byte store, no call.
 void set_syscall_catching(bool on) noexcept;
+// Code that executes rt_sigreturn and is never caught, for whoever leaves a signal frame by hand.
+void (*signal_restorer() noexcept)();
 // Is this OS thread inside the code for system calls on space memory? Then a fault must be resolved in place: its thread
 // cannot be parked or moved (its stack pointer may lie in the space nevertheless).
 bool must_resolve_inline() noexcept;

@@ -136,6 +136,8 @@ void set_syscall_catching(bool on) noexcept {
     fault::swap_selector(on ? fault::kSelectorBlock : fault::kSelectorAllow);
 }
 
+void (*signal_restorer() noexcept)() { return &ayt_restorer; }
+
 bool must_resolve_inline() noexcept { return fault::os_thread.inline_faults != 0; }
 
 const char* syscall_mode() noexcept {

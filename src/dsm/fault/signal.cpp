@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The signal code, alone: handlers for page faults (SIGBUS or SIGSEGV) and caught system calls (SIGSYS), the alternate
-// stack of an OS thread, and the program's own handlers for these signals, which are called for what is not ours.
+// The signal code, alone: handlers for page faults (SIGBUS or SIGSEGV) and caught system calls (SIGSYS), and the
+// program's own handlers for these signals, which are called for what is not ours.
 //
 // Runs on the thread that faulted, at any instruction of user code. May call: the hooks (engine.hpp), catch_syscall(),
-// gas look-ups, raw_syscall(), memcpy; nothing that locks, allocates or formats.
+// swap_selector(), gas look-ups, ayt_raw_syscall(), memcpy, errno; nothing that locks, allocates or formats
+// (tests/unit/dsm/fault_symbols.sh holds the object file to it).
 //
 // S1. SIGSEGV, SIGBUS and SIGSYS belong to us in the kernel from install_handlers() on; what the program asks for them
 //     is kept in `program` and called for faults outside the space. A default action is put back into the kernel and

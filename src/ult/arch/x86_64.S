@@ -83,4 +83,18 @@ ayt_thread_entry:
         .cfi_endproc
         .size   ayt_thread_entry, . - ayt_thread_entry
 
+// End of a resume of a thread that was suspended in a page fault: rbx is where rt_sigreturn expects its frame, r12 the
+// code that executes it.
+        .globl  ayt_fault_return
+        .hidden ayt_fault_return
+        .type   ayt_fault_return, @function
+        .p2align 4
+ayt_fault_return:
+        .cfi_startproc
+        .cfi_undefined rip
+        movq    %rbx, %rsp
+        jmp     *%r12
+        .cfi_endproc
+        .size   ayt_fault_return, . - ayt_fault_return
+
         .section .note.GNU-stack,"",@progbits
