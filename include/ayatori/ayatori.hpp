@@ -75,6 +75,7 @@ enum class Rmw { kLoad, kStore, kExchange, kAdd, kAnd, kOr, kXor, kCompareExchan
 std::uint64_t atomic_rmw(void* address, std::size_t bytes, Rmw op, std::uint64_t operand, std::uint64_t expected,
                          std::memory_order order) noexcept;
 void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noexcept;
+void atomic_destroy(void* address, std::size_t bytes) noexcept;
 
 // Handles of synchronisation objects whose state lies outside the space; 0 is no object.
 using SyncHandle = std::uint64_t;
@@ -413,6 +414,7 @@ class atomic {
   using value_type = T;
   atomic() noexcept : atomic(T{}) {}
   atomic(T value) noexcept { detail::atomic_construct(&storage_, sizeof(T), bits(value)); }  // NOLINT: std's shape
+  ~atomic() { detail::atomic_destroy(&storage_, sizeof(T)); }
   atomic(const atomic&) = delete;
   atomic& operator=(const atomic&) = delete;
   static constexpr bool is_always_lock_free = false;

@@ -198,6 +198,8 @@ void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noe
   tasks::atomic_construct(address, bytes, value);
 }
 
+void atomic_destroy(void* address, std::size_t bytes) noexcept { tasks::atomic_destroy(address, bytes); }
+
 SyncHandle mutex_create() { return tasks::sync::mutex_create(); }
 void mutex_destroy(SyncHandle h) noexcept { tasks::sync::mutex_destroy(h); }
 void mutex_lock(SyncHandle h) { tasks::sync::mutex_lock(h); }

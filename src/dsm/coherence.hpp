@@ -275,6 +275,19 @@ class Coherence {
     env_.unlock(s.lock);
   }
 
+  // Makes p's own copy and twin of some bytes, if it has any, equal to the owner's: the bytes were changed only through
+  // at_owner and are about to be used plainly again.
+  void write_back(int p, PageIndex page, std::size_t offset, std::size_t bytes) {
+    ProcessState& s = process(p);
+    env_.lock(s.lock);
+    if (state(s, page) != kInvalid) {
+      at_owner(page, offset, [&](std::byte* at) { std::memcpy(env_.page_in(p, page) + offset, at, bytes); });
+      if (state(s, page) == kDirty)
+        std::memcpy(twin_bytes(s, s.dirty[index(s, page)].twin) + offset, env_.page_in(p, page) + offset, bytes);
+    }
+    env_.unlock(s.lock);
+  }
+
   // Process p lets go of its copies of freed memory that is about to be handed out there: a stale copy would swallow
   // writes that happen to repeat it. Nothing in the range is worth sending.
   void forget_range(int p, PageIndex first, std::size_t pages) {

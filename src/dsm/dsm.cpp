@@ -113,7 +113,7 @@ bool is_guard(const void* address) {
 }  // namespace
 
 std::size_t RealEnv::guard_pages() noexcept { return kGuardPages; }
-bool RealEnv::pressure() noexcept { return false; }
+bool RealEnv::pressure() noexcept { return engine().pressure && engine().pressure(); }
 void RealEnv::relieved() noexcept {}
 void RealEnv::releasing(int p) {
   if (state().hooks.releasing) state().hooks.releasing(p);
@@ -139,14 +139,15 @@ void reserve(int processes) {
       auto* ps = new (gas::shared_map(sizeof(ProcessState), "coherence state")) ProcessState;
       const auto map = [](std::size_t bytes) { return gas::shared_map(bytes, "coherence tables"); };
       ps->table = static_cast<std::uint32_t*>(map(l.pages * sizeof(std::uint32_t)));
-      ps->dirty = static_cast<ProcessState::Dirty*>(map(std::size_t{limits.dirty_pages} * sizeof(ProcessState::Dirty)));
+      // Twice the limit: hand-overs add pages without looking at it.
+      ps->dirty = static_cast<ProcessState::Dirty*>(map(std::size_t{limits.dirty_pages} * 2 * sizeof(ProcessState::Dirty)));
       ps->clean = static_cast<ProcessState::Clean*>(map(std::size_t{limits.clean_pages} * sizeof(ProcessState::Clean)));
       ps->lost = static_cast<SlotIndex*>(map(l.slots * sizeof(SlotIndex)));
       ps->lost_mark = static_cast<std::uint8_t*>(map(l.slots));
-      ps->twins = static_cast<std::byte*>(map(std::size_t{limits.dirty_pages} * gas::kPageBytes));
-      ps->free_twins = static_cast<std::uint32_t*>(map(std::size_t{limits.dirty_pages} * sizeof(std::uint32_t)));
+      ps->twins = static_cast<std::byte*>(map(std::size_t{limits.dirty_pages} * 2 * gas::kPageBytes));
+      ps->free_twins = static_cast<std::uint32_t*>(map(std::size_t{limits.dirty_pages} * 2 * sizeof(std::uint32_t)));
       ps->scratch = static_cast<PageIndex*>(
-          map((std::size_t{limits.dirty_pages} + limits.clean_pages) * sizeof(PageIndex)));
+          map((std::size_t{limits.dirty_pages} * 2 + limits.clean_pages) * sizeof(PageIndex)));
       s.processes[p] = ps;
     }
   }
@@ -158,7 +159,7 @@ const Engine& attach(int self, const Hooks& hooks, std::string* why) {
   s.self = self;
   s.hooks = hooks;
   s.net_delay_ns = base::knob_int("AYATORI_NET_DELAY");
-  const FaultHooks fault_hooks{resolve, stack_overflow, is_guard};
+  const FaultHooks fault_hooks{resolve, stack_overflow, is_guard, prefault};
   const std::string wanted(base::knob_string("AYATORI_ENGINE"));
   return start_engine(wanted.c_str(), gas::layout().processes, fault_hooks, why);
 }

@@ -109,7 +109,9 @@ void attach(int self) {
                  self, lay.bytes, want, std::strerror(errno));
     std::_Exit(125);
   }
-  for (int p = 0; p < lay.processes; ++p) close(view_fds[p]);
+  for (int p = 0; p < lay.processes; ++p)
+    if (p != self) close(view_fds[p]);
+  tables.user_fd = view_fds[self];  // a forked child of the program maps it privately (dsm/fault/process.cpp)
 }
 
 int static_owner(PageIndex page) noexcept {

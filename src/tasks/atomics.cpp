@@ -47,7 +47,7 @@ struct Call {
   std::size_t bytes;
   AtomicOp op;
   std::uint64_t operand, expected, result;
-  bool construct, release, acquire;
+  bool construct, destroy, release, acquire;
 };
 // Of this OS thread: arguments must not lie on a stack of the space. Not kept across a switch of threads.
 thread_local Call call_slot;
@@ -67,6 +67,10 @@ void execute(void* argument) {
   const std::size_t offset = gas::offset_of(c.address) % gas::kPageBytes;
   if (c.construct) {
     dsm::protocol().write_through(self(), page, offset, &c.operand, c.bytes);
+    return;
+  }
+  if (c.destroy) {
+    dsm::protocol().write_back(self(), page, offset, c.bytes);
     return;
   }
   if (c.release) dsm::release(self());
@@ -89,7 +93,7 @@ std::uint64_t atomic_apply(void* address, std::size_t bytes, AtomicOp op, std::u
     return apply_bytes(at, bytes, op, operand, expected);
   }
   Call& c = slot();
-  c = {address, bytes, op, operand, expected, 0, false, release, acquire};
+  c = {address, bytes, op, operand, expected, 0, false, false, release, acquire};
   call_native(&execute, &c);
   return slot().result;  // call_native does not switch threads
 }
@@ -100,7 +104,14 @@ void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noe
     return;
   }
   Call& c = slot();
-  c = {address, bytes, AtomicOp::kStore, value, 0, 0, true, false, false};
+  c = {address, bytes, AtomicOp::kStore, value, 0, 0, true, false, false, false};
+  call_native(&execute, &c);
+}
+
+void atomic_destroy(void* address, std::size_t bytes) noexcept {
+  if (processes() == 1 || !gas::contains(address)) return;
+  Call& c = slot();
+  c = {address, bytes, AtomicOp::kLoad, 0, 0, 0, false, true, false, false};
   call_native(&execute, &c);
 }
 

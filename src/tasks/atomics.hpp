@@ -2,7 +2,7 @@
 // Atomic operations on words of the space, carried out on the owner's copy. Any thread.
 //
 // A1. The word's own bytes never travel in diffs while it is only used through these functions: construct() makes the
-//     process's copy, its twin and the owner's copy equal.
+//     process's copy, its twin and the owner's copy equal; destroy() does so again, for whoever uses the bytes next.
 // A2. An operation with release order first releases this process, one with acquire order acquires afterwards, so that
 //     message passing through an atomic works between processes.
 #pragma once
@@ -17,6 +17,7 @@ enum class AtomicOp { kLoad, kStore, kExchange, kAdd, kAnd, kOr, kXor, kCompareE
 
 std::uint64_t atomic_apply(void* address, std::size_t bytes, AtomicOp op, std::uint64_t operand, std::uint64_t expected,
                            std::memory_order order) noexcept;
+void atomic_destroy(void* address, std::size_t bytes) noexcept;
 void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noexcept;
 
 }  // namespace ayatori::tasks

@@ -36,6 +36,7 @@ struct alignas(64) Object {
   ult::List waiters;                // Guarded by guard.
   std::ptrdiff_t expected, arrived;  // barrier; guarded by guard
   std::uint64_t arrived_processes;   // barrier; guarded by guard
+  std::uint64_t leaving_processes;   // barrier; of the last one to arrive
   ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release
 };
 
@@ -270,9 +271,8 @@ void notify_native(Object& condition, bool all) {
 void arrive_native_last(Object& o) {
   // Everything written before any arrival is at its owner, and this process looks again (Y2).
   for (int p = 0; p < processes(); ++p)
-    if ((o.arrived_processes >> p & 1) != 0 && p != self()) fences().give(p);
-  if ((o.arrived_processes & ~(std::uint64_t{1} << self())) != 0) fences().take(self());
-  o.arrived_processes = 0;
+    if ((o.leaving_processes >> p & 1) != 0 && p != self()) fences().give(p);
+  if ((o.leaving_processes & ~(std::uint64_t{1} << self())) != 0) fences().take(self());
 }
 
 // Counts an arrival. Returns true for the last one, which holds the barrier until barrier_release.
@@ -287,6 +287,8 @@ bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waite
   const bool is_last = o.arrived >= o.expected;
   if (is_last) {
     o.arrived = 0;
+    o.leaving_processes = o.arrived_processes;
+    o.arrived_processes = 0;
     o.leaving = o.waiters;
     o.waiters = {};
   } else if (waiter) {

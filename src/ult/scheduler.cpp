@@ -311,8 +311,9 @@ void* child_main(void* argument) {
   const auto index = w->deque.push(parent);  // U2
   child->invoke(child->object);
   w = current_worker();
-  // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3).
-  if (w == started_on && w->deque.is_newest(index) && w->deque.pop() != nullptr) {
+  // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3). Sound
+  // because a worker leaves a thread that is no child of the caller's only with an empty deque.
+  if (w == started_on && !child->handed_out && w->deque.is_newest(index) && w->deque.pop() != nullptr) {
     child->join.finish_unstolen(the_config.process);
     w->current = parent;
     // An ended thread leaves the exception globals empty; errno after a call is anybody's.
@@ -352,6 +353,8 @@ Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcept {
   ++d->generation;
   d->join.reset();
   d->object = object;
+  d->stack_process = the_config.process;
+  d->handed_out = false;
   return {d, object};
 }
 
@@ -505,12 +508,36 @@ Room allocate_first(Worker& w, std::size_t align, std::size_t bytes) noexcept {
   return room_on(d, align, bytes);
 }
 
-void abandon(Descriptor* d) noexcept { push_free(*current_worker(), d); }
+void abandon(Descriptor* d) noexcept {
+  if (d->stack_process == the_config.process)
+    push_free(*current_worker(), d);
+  else
+    free_to(d, d->stack_process);
+}
+
+namespace {
+void* op_bring(Worker& w, Descriptor* self, void* argument) {
+  the_config.hooks.bring_placed(static_cast<Descriptor*>(argument));
+  return resume_here(w, self);
+}
+
+// The caller moved to another process after it allocated the child (a copied argument's constructor waited): the child's
+// stack follows.
+void bring(Descriptor* child) noexcept {
+  child->sp = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(child->object) & ~std::uintptr_t{15});  // NOLINT
+  on_native(&op_bring, child);
+  child->stack_process = the_config.process;
+}
+}  // namespace
 
 void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
   Worker* w = current_worker();
   Descriptor* self = w->current;
   ++w->counters.forked;
+  if (child->stack_process != the_config.process) [[unlikely]] {
+    bring(child);
+    w = current_worker();
+  }
   child->invoke = invoke;
   fiber::leave_for_child(*w, self, child);
   const auto sp = reinterpret_cast<std::uintptr_t>(child->object) & ~std::uintptr_t{15};
@@ -521,6 +548,8 @@ void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
 void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept {
   Worker* w = current_worker();
   ++w->counters.forked;
+  if (child->stack_process != the_config.process) [[unlikely]]
+    bring(child);
   child->os_process = process;
   prepare_first(child, invoke);
   on_native(&op_fork_placed, child);

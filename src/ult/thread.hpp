@@ -35,6 +35,7 @@ struct alignas(128) Descriptor {
   void* error;               // bits of the std::exception_ptr that left it; null in a free descriptor
   std::uint32_t slot;        // Constant.
   std::uint32_t generation;
+  std::int32_t stack_process;  // which process held the stack when it was allocated
   std::uint32_t pins;        // > 0: must stay on its process
   ThreadState state;
   bool needs_acquire;        // resumed from another process: acquire before it runs here
@@ -42,6 +43,7 @@ struct alignas(128) Descriptor {
   bool os_thread;            // a waiting OS thread, no user-level thread: wake it through os_wake
   std::atomic<std::uint32_t> os_wake;
   std::int32_t os_process;
+  bool handed_out;           // others may know this thread: its end must look for waiters
   bool root;                 // the first thread: its end is the job's
   void* wait_object;         // what it waits for; for people and timeouts
   void* wait_mutex;          // a condition variable's waiter: to be locked again

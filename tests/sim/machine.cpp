@@ -105,7 +105,8 @@ void Machine::lock(base::SharedLock& l) {
   const int rank = rank_of(&l);
   const int fiber = scheduler_.current();
   for (const Held& h : held_)
-    if (h.fiber == fiber && h.rank >= rank) fail("M2: lock of rank %d taken while one of rank %d is held", rank, h.rank);
+    if (h.fiber == fiber && h.rank >= rank)
+      fail("M2: lock of rank %d taken while one of rank %d is held", rank, h.rank);
   scheduler_.point();
   while (!l.try_lock()) scheduler_.block(&l);
   held_.push_back({&l, fiber, rank});
@@ -148,6 +149,7 @@ bool Machine::quiet() const noexcept {
 void Machine::check(int p) {  // M3
   if (const char* what = coherence_->broken(p)) fail("process %d: %s", p, what);
   const dsm::ProcessState& s = states_[p];
+  if (s.clean_count > shape_.limits.clean_pages) fail("process %d: more clean pages than the table holds", p);
   for (PageIndex page = 0; page < pages(); ++page) {
     const May may = may_[p][page];
     if (may == kMayNothing || owner_of(page) == p) continue;

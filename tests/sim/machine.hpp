@@ -29,7 +29,7 @@ using dsm::PageIndex;
 using dsm::SlotIndex;
 
 inline constexpr int kMaxProcesses = 5;
-inline constexpr std::size_t kMaxSlots = 40, kSlotPages = 6, kMaxHeapPages = 12;
+inline constexpr std::size_t kMaxSlots = 40, kSlotPages = 16, kMaxHeapPages = 12;
 inline constexpr std::size_t kGuardPages = 1;
 inline constexpr std::size_t kMaxPages = kMaxSlots * kSlotPages + kMaxHeapPages;
 inline constexpr std::uint64_t kSlotBytes = kSlotPages * gas::kPageBytes;
@@ -37,8 +37,8 @@ inline constexpr std::uint64_t kSlotBytes = kSlotPages * gas::kPageBytes;
 struct Shape {  // drawn from the seed, constant in a run
   int processes = 2, workers = 1;
   std::size_t slots = 8, heap_pages = 4, heap_block = 1;
-  bool pressure = false;     // the fault engine sometimes runs out of mappings
-  bool invariants = true;    // check M3; off: only what programs read counts
+  bool pressure = false;   // the fault engine sometimes runs out of mappings
+  bool invariants = true;  // check M3; off: only what programs read counts
   Bug bug = Bug::kNone;
   bool trace = false;
   dsm::Limits limits;
@@ -55,9 +55,7 @@ class Machine {
   // ---- what user code does: `address` counts bytes from the start of the space; size 1, 2, 4 or 8, aligned
   std::uint64_t load(int p, std::uint64_t address, int bytes);
   void store(int p, std::uint64_t address, int bytes, std::uint64_t value);
-  bool resident(int p, std::uint64_t address) const noexcept {
-    return may_[p][address / gas::kPageBytes] == kMayWrite;
-  }
+  bool resident(int p, std::uint64_t address) const noexcept { return may_[p][address / gas::kPageBytes] == kMayWrite; }
   std::uint64_t slot_end(SlotIndex slot) const noexcept { return (std::uint64_t{slot} + 1) * kSlotBytes; }
   std::uint64_t heap_first() const noexcept { return shape_.slots * kSlotBytes; }
   void lock_both(int a, int b);
@@ -78,11 +76,6 @@ class Machine {
     if (page < stack_end()) return slot_owner(slot_of(page));
     return static_cast<int>((page - stack_end()) / shape_.heap_block) % shape_.processes;
   }
-  std::size_t owner_run(PageIndex page) noexcept {
-    if (page < stack_end()) return kSlotPages - page % kSlotPages;
-    const std::size_t at = page - stack_end();
-    return std::min(shape_.heap_block - at % shape_.heap_block, shape_.heap_pages - at);
-  }
   SlotIndex slot_of(PageIndex page) noexcept {
     return page < stack_end() ? static_cast<SlotIndex>(page / kSlotPages) : gas::kNoSlot;
   }
@@ -91,6 +84,7 @@ class Machine {
   void set_owner(SlotIndex s, int p);
   PageIndex slot_first(SlotIndex s) noexcept { return static_cast<PageIndex>(s * kSlotPages); }
   std::size_t slot_pages() noexcept { return kSlotPages; }
+  std::size_t pages() const noexcept { return shape_.slots * kSlotPages + shape_.heap_pages; }
   std::size_t guard_pages() noexcept { return kGuardPages; }
   void map_read(int p, PageIndex first, std::size_t pages);
   void map_write(int p, PageIndex first, std::size_t pages);
@@ -112,7 +106,6 @@ class Machine {
   static constexpr int kSlotRank = kMaxProcesses;
 
   PageIndex stack_end() const noexcept { return static_cast<PageIndex>(shape_.slots * kSlotPages); }
-  std::size_t pages() const noexcept { return shape_.slots * kSlotPages + shape_.heap_pages; }
   int rank_of(const base::SharedLock* l) const noexcept;
   void access(int p, PageIndex page, May wanted);
   void check(int p);

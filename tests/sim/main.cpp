@@ -67,12 +67,15 @@ Shape draw_shape(Random& random, int* threads) {
   s.pressure = random.percent(15);
   // Limits small enough that each is reached.
   dsm::Limits& l = s.limits;
-  l.run_pages = static_cast<std::uint32_t>(random.between(1, 4));
+  l.run_pages = static_cast<std::uint32_t>(random.between(1, 6));
   l.first_run_pages = static_cast<std::uint32_t>(random.between(1, static_cast<int>(l.run_pages)));
   l.owned_run_pages = 4;
   l.owned_first_run_pages = static_cast<std::uint32_t>(random.between(1, 3));
-  l.clean_pages = random.percent(40) ? 4 * l.run_pages + random.below(4) : static_cast<std::uint32_t>(kMaxPages);
-  l.dirty_pages = random.percent(30) ? 2 * l.run_pages + random.below(6) : static_cast<std::uint32_t>(kMaxPages);
+  l.clean_pages =
+      random.percent(40) ? static_cast<std::uint32_t>(random.between(4, 20)) : static_cast<std::uint32_t>(kMaxPages);
+  l.dirty_pages =
+      random.percent(30) ? static_cast<std::uint32_t>(random.between(4, 14)) : static_cast<std::uint32_t>(kMaxPages);
+  l.few_dirty_pages = random.percent(40) ? 1 + random.below(8) : 1000;
   l.refresh_pages = random.percent(50) ? random.below(6) : 1000;
   l.refresh_age = static_cast<std::uint16_t>(random.between(1, 8));
   l.refresh_changes = static_cast<std::uint16_t>(random.between(1, 4));
@@ -165,8 +168,8 @@ int mutate(const char* program, const Options& options) {
 }
 
 int usage() {
-  std::fprintf(stderr,
-               "usage: sim_protocol [--seeds N] [--first S] [--seed S] [--trace] [--no-invariants] [--bug NAME]\nbugs:");
+  std::fprintf(
+      stderr, "usage: sim_protocol [--seeds N] [--first S] [--seed S] [--trace] [--no-invariants] [--bug NAME]\nbugs:");
   for (const BugName& b : kBugs) std::fprintf(stderr, " %s", b.name);
   std::fprintf(stderr, "\n");
   return 2;

@@ -87,7 +87,9 @@ class Generator {
     return nullptr;
   }
   bool may_write(const Token& t) const { return t.count == total_[static_cast<std::size_t>(t.variable)]; }
-  void drop_token(Mind& m, int v) { std::erase_if(m.tokens, [v](const Token& t) { return t.variable == v; }); }
+  void drop_token(Mind& m, int v) {
+    std::erase_if(m.tokens, [v](const Token& t) { return t.variable == v; });
+  }
   void add_tokens(Mind& m, int v, int count) {
     if (Token* t = token_of(m, v))
       t->count += count;
@@ -105,7 +107,8 @@ class Generator {
   }
 
   void call(int t, Mind& m) {
-    std::uint32_t bytes = random_.percent(65) ? 32 + random_.below(200) : 500 + random_.below(6000);
+    std::uint32_t bytes = 32 + random_.below(200);
+    if (random_.percent(35)) bytes = 500 + random_.below(random_.percent(25) ? 24'000 : 6000);
     const auto room = static_cast<std::uint32_t>(kSlotBytes - kGuardPages * gas::kPageBytes - kSpareBytes);
     bytes = bytes / 16 * 16;
     if (m.depth + bytes > room) return;

@@ -4,8 +4,8 @@
 // Who uses it: main.cpp makes one per seed, runtime.cpp runs it.
 // A variable is one aligned word of 1, 2, 4 or 8 bytes, packed without gaps (false sharing on purpose).
 // Y1. Access follows tokens: each variable has a number of tokens; who holds all may write, who holds one may read. A
-//     fork divides or gives away tokens, a join takes those of the joined thread. So each read has one legal value: that
-//     of the serial execution, which is what the generator computes.
+//     fork divides or gives away tokens, a join takes those of the joined thread. So each read has one legal value:
+//     that of the serial execution, which is what the generator computes.
 // Y2. A frame is left only by a thread that holds all tokens of the frame's variables.
 // Y3. A thread handle, too, is held by one thread: it may pass to a child at its fork or, unjoined, to the joiner.
 // Y4. Variables under a mutex have no tokens: their value is whatever the holder before left (checked at run time).
@@ -44,7 +44,7 @@ struct Variable {
   int thread;            // whose stack it lies on; -1: heap
   std::uint32_t offset;  // bytes below the end of the slot, or above the start of the heap
   std::uint8_t bytes;
-  std::uint64_t value;   // after the serial execution
+  std::uint64_t value;  // after the serial execution
 };
 
 struct Program {

@@ -8,8 +8,8 @@
 // R2. A thread that leaves its worker has its context stored on its own stack first (J2); whoever resumes it finds that
 //     stack resident and the context unharmed.
 // R3. A hang is seen at once: nothing runs, nothing is ready, and the root has not ended.
-// R4. finish_unstolen() only for a thread that has stayed on one worker since its fork and whose parent that worker pops:
-//     then nobody else can know the thread's handle yet.
+// R4. finish_unstolen() only for a thread that has stayed on one worker since its fork and whose parent that worker
+//     pops: then nobody else can know the thread's handle yet.
 #pragma once
 
 #include <cstdint>
@@ -124,7 +124,7 @@ class Runtime {
   Process processes_[kMaxProcesses];
   Mutex mutexes_[kMaxMutexes];
   std::vector<std::uint64_t> guarded_;  // a variable each: value of those under a mutex
-  std::vector<std::uint8_t> image_;    // the heap as it must be at the end
+  std::vector<std::uint8_t> image_;     // the heap as it must be at the end
   int workers_ = 1;
   int running_ = 0, ready_ = 0;
   int ending_ = 0;  // workers in end(): a waiter may be in their hands

@@ -45,6 +45,8 @@ void Scheduler::reset(std::uint64_t seed, std::uint64_t step_limit) {
   // Styles of scheduling: from a switch at every point to long undisturbed stretches; with or without starved fibers.
   constexpr std::uint32_t kChances[] = {256, 128, 64, 24, 8};
   switch_chance_ = kChances[random_.below(5)];
+  constexpr std::uint32_t kDelays[] = {1, 10, 40, 150};
+  longest_delay_ = kDelays[random_.below(4)];
   constexpr std::uint32_t kReweigh[] = {0, 50, 200, 1000};
   reweigh_every_ = kReweigh[random_.below(4)];
 }

@@ -30,7 +30,9 @@ class Random {
   std::uint32_t below(std::uint32_t n) noexcept {
     return static_cast<std::uint32_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
   }
-  int between(int low, int high) noexcept { return low + static_cast<int>(below(static_cast<std::uint32_t>(high - low + 1))); }
+  int between(int low, int high) noexcept {
+    return low + static_cast<int>(below(static_cast<std::uint32_t>(high - low + 1)));
+  }
   bool one_in(std::uint32_t n) noexcept { return below(n) == 0; }
   bool percent(std::uint32_t n) noexcept { return below(100) < n; }
 
@@ -52,10 +54,11 @@ class Scheduler {
   // On a fiber:
   void point() {
     ++points_;
-    if (random_.below(256) < switch_chance_) yield();
+    if (random_.below(256) >= switch_chance_) return;
+    for (std::uint32_t stay = random_.one_in(24) ? 1 + random_.below(longest_delay_) : 1; stay > 0; --stay) yield();
   }
   void yield() { leave(); }
-  void idle();  // yields; the fiber found nothing to do
+  void idle();                         // yields; the fiber found nothing to do
   void block(base::SharedLock* lock);  // until the lock is free
   void busy() { fibers_[current_].idle = false; }
   int current() const noexcept { return current_; }
@@ -94,6 +97,7 @@ class Scheduler {
   std::size_t main_stack_bytes_ = 0;
   Random random_{0};
   std::uint32_t switch_chance_ = 64;  // of 256, at a point
+  std::uint32_t longest_delay_ = 1;   // steps that a fiber may stand still in the middle of something
   std::uint32_t reweigh_every_ = 0;   // steps; 0: all fibers are equal
   std::uint64_t steps_ = 0, step_limit_ = 0, points_ = 0;
   std::string failure_;

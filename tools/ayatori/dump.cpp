@@ -10,12 +10,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
-#include <optional>
 #include <string>
 
 #include "commands.hpp"
 #include "net/bootstrap/job_control.hpp"
+#include "proc.hpp"
 #include "program.hpp"
 #include "system.hpp"
 
@@ -26,32 +25,9 @@ namespace boot = net::bootstrap;
 
 constexpr int kGenerationsMax = 4;  // member, debugger, launcher
 
-std::string proc(pid_t pid, const char* file) { return base::formatted("/proc/{}/{}", pid, file); }
-
-// A field of /proc/PID/status.
-std::optional<std::string> status_field(pid_t pid, std::string_view name) {
-  std::ifstream in(proc(pid, "status"));
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(name) || line.size() <= name.size() || line[name.size()] != ':') continue;
-    const std::size_t value = line.find_first_not_of(" \t", name.size() + 1);
-    return value == line.npos ? "" : line.substr(value);
-  }
-  return std::nullopt;
-}
-
-pid_t parent_of(pid_t pid) {
-  const auto text = status_field(pid, "PPid");
-  return text ? static_cast<pid_t>(std::strtol(text->c_str(), nullptr, 10)) : 0;
-}
-
-bool catches(pid_t pid, int signal) {
-  const auto text = status_field(pid, "SigCgt");
-  return text && (std::strtoull(text->c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;
-}
-
 // Is `pid` the launcher of a job? Then its control memory, read once, is copied.
 bool read_control(pid_t pid, int& processes, int& running) {
-  const std::string folder = proc(pid, "fd");
+  const std::string folder = proc_path(pid, "fd");
   DIR* const entries = opendir(folder.c_str());
   if (entries == nullptr) return false;
   const std::string name = base::formatted("/memfd:{}", boot::kControlName);
@@ -69,7 +45,9 @@ bool read_control(pid_t pid, int& processes, int& running) {
     processes = control.process_count;
     running = 0;
     for (int process = 0; process < processes && process < boot::kMaxProcesses; ++process)
-      if (control.members[process].phase.load() == static_cast<std::uint32_t>(boot::Phase::kRunning)) ++running;
+      if (control.members[process].phase.load() == static_cast<std::uint32_t>(boot::Phase::kRunning) &&
+          catches(control.members[process].pid.load(), SIGQUIT))
+        ++running;
     break;
   }
   closedir(entries);
@@ -94,9 +72,9 @@ int dump(pid_t job) {
                  running, processes, pid);
     return 0;
   }
-  if (access(proc(job, "exe").c_str(), R_OK) != 0)
+  if (access(proc_path(job, "exe").c_str(), R_OK) != 0)
     return fail(kExitStart, "dump: process {} cannot be looked at: {}", job, error_text(errno));
-  if (!is_linked_with_ayatori(proc(job, "exe")))
+  if (!is_linked_with_ayatori(proc_path(job, "exe")))
     return fail(kExitStart, "dump: process {} is neither the launcher nor a member of a job", job);
   if (!catches(job, SIGQUIT)) return fail(kExitStart, "dump: process {} is not inside ayatori::run now", job);
   if (const int status = send_request(job)) return status;

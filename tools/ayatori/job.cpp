@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job.hpp"
 
-#include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
+
+#include "proc.hpp"
 
 namespace ayatori::tool {
 namespace {
@@ -43,18 +41,6 @@ std::string signal_text(int signal) {
   return base::formatted("signal {} ({})", signal, text != nullptr ? text : "real-time");
 }
 
-// Children of this process, orphans of the job included.
-std::vector<pid_t> children() {
-  std::vector<pid_t> pids;
-  const std::string path = base::formatted("/proc/self/task/{}/children", getpid());
-  if (std::FILE* const file = std::fopen(path.c_str(), "re")) {
-    int pid = 0;
-    while (std::fscanf(file, "%d", &pid) == 1) pids.push_back(pid);
-    std::fclose(file);
-  }
-  return pids;
-}
-
 }  // namespace
 
 int Job::run() {
@@ -70,8 +56,6 @@ int Job::run() {
   take_signals();
   if (!signal_fd_) return fail(kExitStart, "cannot make a signal descriptor: {}", error_text(errno));
   if (const int status = start_first_image(options_, program_, signals_, channel_, *labels_, first_)) return status;
-  std::int32_t none = 0;  // a program with the library may have been quicker; under gdb its pid is not gdb's
-  channel_.control->members[0].pid.compare_exchange_strong(none, first_.pid, std::memory_order_relaxed);
   loop();
   if (status_is_final_) return status_;
   return status_of_0_ != 0 ? status_of_0_ : status_;
@@ -92,16 +76,17 @@ void Job::take_signals() {
 
   sigset_t taken;
   sigemptyset(&taken);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}) sigaddset(&taken, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGCHLD}) sigaddset(&taken, signal);
+  if (signals_.hup.sa_handler != SIG_IGN) sigaddset(&taken, SIGHUP);  // a blocked signal is delivered though ignored
   sigprocmask(SIG_BLOCK, &taken, &signals_.mask);
   signal_fd_ = above_standard(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 void Job::loop() {
-  if (first_.own_group) {  // Ctrl-Z reaches only us: it is handed on
+  if (first_.own_group && signals_.tstp.sa_handler != SIG_IGN) {  // Ctrl-Z reaches only us: it is handed on
     sigset_t taken;
-    sigemptyset(&taken);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGTSTP}) sigaddset(&taken, signal);
+    sigprocmask(SIG_BLOCK, nullptr, &taken);
+    sigaddset(&taken, SIGTSTP);
     sigprocmask(SIG_BLOCK, &taken, nullptr);
     signalfd(signal_fd_.get(), &taken, 0);
   }
@@ -143,7 +128,7 @@ void Job::on_signal(const signalfd_siginfo& signal) {
   switch (const int number = static_cast<int>(signal.ssi_signo)) {
     case SIGCHLD: reap(); break;
     case SIGQUIT:
-      if (!members_have_it) forward(SIGQUIT, program_.linked);
+      if (!members_have_it) request_report();
       break;
     case SIGTSTP: stop_and_go_on(); break;
     case SIGINT:
@@ -156,14 +141,14 @@ void Job::on_signal(const signalfd_siginfo& signal) {
 // As a shell expects of a job: the members first, then this process, which goes on here when it is continued (or at once
 // where the kernel does not let it stop, in a group that no shell cares for).
 void Job::stop_and_go_on() {
-  forward(SIGTSTP, false);
+  forward(SIGTSTP);
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTSTP);
   kill(getpid(), SIGTSTP);
   sigprocmask(SIG_UNBLOCK, &stop, nullptr);
   sigprocmask(SIG_BLOCK, &stop, nullptr);
-  forward(SIGCONT, false);
+  forward(SIGCONT);
 }
 
 void Job::on_terminating_signal(int signal, bool members_have_it) {
@@ -174,7 +159,7 @@ void Job::on_terminating_signal(int signal, bool members_have_it) {
   status_ = 128 + signal;
   status_is_final_ = true;
   if (!members_have_it) {
-    forward(signal, false);
+    forward(signal);
   }
   labels_->say(base::formatted("the job was sent {} and is ended", signal_text(signal)));
 }
@@ -225,6 +210,10 @@ void Job::read_messages() {
       std::memcpy(fds, CMSG_DATA(rights), count * sizeof(int));
     }
     if (message.kind == boot::MessageKind::kStreams) {
+      if ((header.msg_flags & MSG_CTRUNC) != 0) {
+        end(kExitStart, "--label needs two descriptors a process: too few are left (ulimit -n); the job is ended");
+        return;
+      }
       std::size_t next = 0;
       if (labels_->takes_out() && next < count) labels_->add_stream(message.process, Fd(fds[next++]), false);
       if (labels_->takes_err() && next < count) labels_->add_stream(message.process, Fd(fds[next++]), true);
@@ -357,16 +346,23 @@ void Job::start_killing() {
 
 // R4. Orphans of those that die become our children in turn and are killed after the next reaping.
 void Job::kill_children() {
-  for (const pid_t pid : children()) kill(pid, SIGKILL);
+  for (const pid_t pid : children_of_self()) kill(pid, SIGKILL);
   for (int process = 0; process < channel_.control->process_count; ++process) {
-    if (is_alive(process)) kill(channel_.control->members[process].pid.load(std::memory_order_relaxed), SIGKILL);
+    if (is_alive(process)) kill(pid_of(process), SIGKILL);
   }
 }
 
-void Job::forward(int signal, bool running_only) {
+void Job::forward(int signal) {
+  for (int process = 0; process < channel_.control->process_count; ++process)
+    if (is_alive(process)) kill(pid_of(process), signal);
+}
+
+// SIGQUIT asks where the threads stand; it must not end a member that has no answer ready.
+void Job::request_report() {
   for (int process = 0; process < channel_.control->process_count; ++process) {
-    if (!is_alive(process) || (running_only && phase_of(process) != boot::Phase::kRunning)) continue;
-    kill(channel_.control->members[process].pid.load(std::memory_order_relaxed), signal);
+    if (!is_alive(process)) continue;
+    const bool answers = phase_of(process) == boot::Phase::kRunning && catches(pid_of(process), SIGQUIT);
+    if (answers || !program_.linked) kill(pid_of(process), SIGQUIT);
   }
 }
 
@@ -385,9 +381,13 @@ int Job::process_of(pid_t pid) const {
   return -1;
 }
 
-bool Job::is_alive(int process) const {
-  return !members_[process].gone && channel_.control->members[process].pid.load(std::memory_order_acquire) != 0;
+// 0: not born. Process 0 lives before it tells its pid; under gdb that is not our child's.
+pid_t Job::pid_of(int process) const {
+  const pid_t told = channel_.control->members[process].pid.load(std::memory_order_acquire);
+  return told == 0 && process == 0 ? first_.pid : told;
 }
+
+bool Job::is_alive(int process) const { return !members_[process].gone && pid_of(process) != 0; }
 
 bool Job::any_alive() const {
   for (int process = 0; process < channel_.control->process_count; ++process)
@@ -399,9 +399,6 @@ boot::Phase Job::phase_of(int process) const {
   return static_cast<boot::Phase>(channel_.control->members[process].phase.load(std::memory_order_seq_cst));
 }
 
-std::string Job::name_of(int process) const {
-  return base::formatted("process {} (pid {})", process,
-                         channel_.control->members[process].pid.load(std::memory_order_relaxed));
-}
+std::string Job::name_of(int process) const { return base::formatted("process {} (pid {})", process, pid_of(process)); }
 
 }  // namespace ayatori::tool

@@ -68,10 +68,12 @@ class Job {
   void end(int status, const std::string& why);
   void start_killing();
   void kill_children();
-  void forward(int signal, bool running_only);
+  void forward(int signal);
+  void request_report();
   void on_all_gone();
 
   int process_of(pid_t pid) const;
+  pid_t pid_of(int process) const;
   bool is_alive(int process) const;
   bool any_alive() const;
   net::bootstrap::Phase phase_of(int process) const;

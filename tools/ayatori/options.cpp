@@ -76,8 +76,8 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
                             ->type_name("PROCESSES");
   const auto* const w =
       app.add_option("-w,--workers", workers, "workers a process (default: CPUs / processes)")->type_name("WORKERS");
-  const auto* const s = app.add_flag(
-      "--stats{true}", stats, "counters at the end: a table on standard error, or, with --stats=FILE.json, JSON");
+  const auto* const s =
+      app.add_flag("--stats", stats, "[=FILE.json]  counters at the end: a table on standard error, or JSON into FILE");
   app.add_flag("--label", options.label, "prefix each line of output with its process: [P]");
   const auto* const t = app.add_option("--transport", transport, "how processes talk")->type_name("NAME");
   const auto* const e =

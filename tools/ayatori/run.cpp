@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `ayatori run`: options, the program, the job, the statistics.
+#include <termios.h>
+#include <unistd.h>
+
+#include <csignal>
+
 #include "commands.hpp"
 #include "job.hpp"
 #include "options.hpp"
@@ -8,6 +13,26 @@
 #include "system.hpp"
 
 namespace ayatori::tool {
+namespace {
+
+// gdb gives the terminal to the program and sets it to its taste; when it is killed with the job, we put it back.
+class TerminalKeeper {
+ public:
+  explicit TerminalKeeper(bool keeps) : keeps_(keeps && tcgetattr(STDIN_FILENO, &attributes_) == 0) {}
+  ~TerminalKeeper() {
+    if (!keeps_) return;
+    std::signal(SIGTTOU, SIG_IGN);  // we may be in the background
+    tcsetpgrp(STDIN_FILENO, getpgrp());
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &attributes_);
+  }
+  TerminalKeeper(const TerminalKeeper&) = delete;
+
+ private:
+  termios attributes_{};
+  const bool keeps_;
+};
+
+}  // namespace
 
 int run_command(int argc, char** argv) {
   RunOptions options;
@@ -20,6 +45,7 @@ int run_command(int argc, char** argv) {
   if (options.stats)
     if (const int status = check_stats_file(options.stats_file)) return status;
 
+  const TerminalKeeper terminal(options.gdb);
   Job job(options, program);
   const int status = job.run();
   if (options.stats && program.linked && job.control() != nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the files of this folder only: the one state object of the bootstrap and its small system helpers.
+// Shared by the files of this folder only: the one state object of the bootstrap and small functions around system calls.
 #pragma once
 
 #include <string_view>

@@ -73,5 +73,20 @@ TEST(LauncherCommands, InfoTellsEnginesAndKnobs) {
   EXPECT_EQ(count_of(json.out, "\"mprotect\": {"), 1) << json.out;
 }
 
+TEST(LauncherCommands, GdbRunsProcess0) {
+  if (access("/usr/bin/gdb", X_OK) != 0) GTEST_SKIP() << "no gdb here";
+  Setting setting;
+  setting.input = "run\nprint 6 * 7\nquit\n";
+  const Result result = run({"-n", "3", "--gdb"}, {"hello"}, setting);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(count_of(result.out, "hello from"), 3) << result.out;
+  EXPECT_EQ(count_of(result.out, "= 42"), 1) << result.out;
+  setting.input = "run\nquit\n";  // stops at the abort
+  Launch launch(run_arguments({"-n", "3", "--gdb"}, {"aborts", "0"}), setting);
+  const auto pids = launch.read_pids(3);
+  EXPECT_GE(launch.wait(), 0);
+  EXPECT_TRUE(all_gone(pids));
+}
+
 }  // namespace
 }  // namespace launcher_test

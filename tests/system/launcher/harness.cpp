@@ -56,7 +56,7 @@ Launch::Launch(std::vector<std::string> arguments, const Setting& setting) : sin
       const rlimit limit{static_cast<rlim_t>(setting.files), static_cast<rlim_t>(setting.files)};
       setrlimit(RLIMIT_NOFILE, &limit);
     }
-    if (setting.ignore_interrupt) signal(SIGINT, SIG_IGN);
+    if (setting.ignored_signal != 0) signal(setting.ignored_signal, SIG_IGN);
     for (const auto& [name, value] : setting.environment) setenv(name.c_str(), value.c_str(), 1);
     execv(LAUNCHER, pointers.data());
     _exit(200);

@@ -17,7 +17,7 @@ struct Setting {
   bool close_output = false;  // standard output is not open
   bool merge = false;         // standard error goes where standard output goes
   int files = 0;              // RLIMIT_NOFILE
-  bool ignore_interrupt = false;
+  int ignored_signal = 0;     // as in a shell's background job, or under nohup
   std::vector<std::pair<std::string, std::string>> environment;
 };
 

@@ -128,6 +128,12 @@ TEST(LauncherOutput, SixtyFourMembersWithFewDescriptors) {
   const Result result = run({"-n", "64", "--label"}, {"hello"}, setting);
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(lines_of(result.out).size(), 64u);
+
+  setting.files = 24;
+  EXPECT_EQ(count_of(run({"-n", "64"}, {"hello"}, setting).out, "hello"), 64);
+  const Result failed = run({"-n", "64", "--label"}, {"hello"}, setting);
+  EXPECT_EQ(failed.status, 125);
+  EXPECT_EQ(lines_of(failed.err).size(), 1u) << failed.err;
 }
 
 TEST(LauncherOutput, EnvironmentOfMembers) {

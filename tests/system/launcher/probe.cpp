@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/knobs.hpp"
+#include "base/status.hpp"
 #include "net/bootstrap/barrier.hpp"
 #include "net/bootstrap/bootstrap.hpp"
 
@@ -22,6 +24,8 @@ namespace boot = ayatori::net::bootstrap;
 namespace {
 
 [[gnu::constructor(101)]] void start() {
+  if (const ayatori::base::Status knobs = ayatori::base::load_knobs(); !knobs.ok())
+    ayatori::base::exit_start_failure(knobs);
   boot::begin();
   boot::fork_members();
 }

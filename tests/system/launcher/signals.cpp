@@ -55,13 +55,31 @@ TEST(LauncherSignals, RepeatedSignalsChangeNothing) {
 // A script's background job has SIGINT ignored; one that is sent to the launcher is meant nevertheless.
 TEST(LauncherSignals, InterruptReachesAJobInTheBackground) {
   Setting setting;
-  setting.ignore_interrupt = true;
+  setting.ignored_signal = SIGINT;
   Launch launch(run_arguments({"-n", "2"}, {"waits"}), setting);
   const auto pids = launch.read_pids(2);
   launch.mark();
   kill(launch.pid(), SIGINT);
   EXPECT_EQ(launch.wait(), 130);
   EXPECT_LT(launch.seconds, 1.5);
+}
+
+TEST(LauncherSignals, HangUpIsIgnoredUnderNohup) {
+  Setting setting;
+  setting.ignored_signal = SIGHUP;
+  Launch launch(run_arguments({"-n", "2"}, {"waits"}), setting);
+  const auto pids = launch.read_pids(2);
+  kill(launch.pid(), SIGHUP);
+  usleep(50'000);
+  kill(launch.pid(), SIGTERM);
+  EXPECT_EQ(launch.wait(), 143);
+}
+
+// Where SIGCHLD is ignored the kernel reaps children itself, and their statuses would be lost.
+TEST(LauncherSignals, StatusesAreSeenWithSigchldIgnored) {
+  Setting setting;
+  setting.ignored_signal = SIGCHLD;
+  EXPECT_EQ(run({"-n", "4"}, {"status", "0", "0", "0", "3"}, setting).status, 3);
 }
 
 TEST(LauncherSignals, SignalToTheWholeGroupArrivesOnce) {

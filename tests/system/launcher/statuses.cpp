@@ -65,7 +65,9 @@ TEST(Launcher, ExitThatHangsInAHandlerIsCutShort) {
 
 TEST(Launcher, DeathBySignalEndsTheJobWithOneLine) {
   for (const int signal : {SIGSEGV, SIGKILL, SIGTERM, SIGBUS, SIGPIPE}) {
-    Launch launch(run_arguments({"-n", "4"}, {"raises", "1", std::to_string(signal)}));
+    Setting setting;
+    setting.environment = {{"ASAN_OPTIONS", "handle_segv=0:handle_sigbus=0"}};
+    Launch launch(run_arguments({"-n", "4"}, {"raises", "1", std::to_string(signal)}), setting);
     const auto pids = launch.read_pids(4);
     EXPECT_EQ(launch.wait(), 128 + signal);
     EXPECT_TRUE(all_gone(pids));

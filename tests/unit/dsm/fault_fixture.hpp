@@ -6,6 +6,11 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#include <csignal>
 
 #include <atomic>
 #include <cstdio>
@@ -77,6 +82,12 @@ struct Setup {
 
 inline std::string fallback_reason;
 
+// Sanitizers have handlers of their own for crashes: without them a crash is one.
+inline void default_crashes() {
+  signal(SIGSEGV, SIG_DFL);
+  signal(SIGBUS, SIG_DFL);
+}
+
 inline void start(const Setup& setup) {
   MUST(base::set_knob("AYATORI_SYSCALLS", setup.syscalls).ok());
   gas::reserve(setup.processes,
@@ -121,21 +132,45 @@ inline gas::PageIndex foreign_page() {
 inline std::byte* user(gas::PageIndex page) { return gas::user_view() + (std::size_t{page} << gas::kPageShift); }
 inline std::byte* system(gas::PageIndex page) { return gas::page_in(0, page); }
 
+// Tells AddressSanitizer about a change of stacks.
+struct StackSwitch {
+  const std::function<void()>* body;
+  void* bottom;
+  std::size_t bytes;
+  void* fake = nullptr;
+  const void* old_bottom = nullptr;
+  std::size_t old_bytes = 0;
+#if defined(__SANITIZE_ADDRESS__)
+  void leave() { __sanitizer_start_switch_fiber(&fake, bottom, bytes); }
+  void arrive() { __sanitizer_finish_switch_fiber(nullptr, &old_bottom, &old_bytes); }
+  void go_back() { __sanitizer_start_switch_fiber(nullptr, old_bottom, old_bytes); }
+  void be_back() { __sanitizer_finish_switch_fiber(fake, nullptr, nullptr); }
+#else
+  void leave() {}
+  void arrive() {}
+  void go_back() {}
+  void be_back() {}
+#endif
+};
+
 // Runs the body on a never-touched stack of the space with calls caught, as a user-level thread would.
 inline void on_space_stack(const std::function<void()>& body, gas::SlotIndex slot = 3) {
   const gas::Layout& l = gas::layout();
   dsm::engine().guard(gas::slot_first(slot), kGuardPages, l.slot_pages);
-  struct Call {
-    const std::function<void()>* body;
-  } call{&body};
+  StackSwitch call{&body, user(gas::slot_first(slot)), l.slot_pages << gas::kPageShift};
+  call.leave();
   ayt_call_on(
       user(static_cast<gas::PageIndex>(gas::slot_first(slot) + l.slot_pages)),
       [](void* argument, void*) {
+        auto* c = static_cast<StackSwitch*>(argument);
+        c->arrive();
         dsm::set_syscall_catching(true);
-        (*static_cast<Call*>(argument)->body)();
+        (*c->body)();
         dsm::set_syscall_catching(false);
+        c->go_back();
       },
       &call);
+  call.be_back();
 }
 
 // Takes pages away all the time while it lives.

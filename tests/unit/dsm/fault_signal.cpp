@@ -27,6 +27,11 @@ INSTANTIATE_TEST_SUITE_P(All, Signals,
 std::atomic<int> handled{0};
 volatile sig_atomic_t handler_on_alternate_stack = 0;
 
+void write_near_null() {
+  volatile int* volatile p = reinterpret_cast<volatile int*>(8);
+  *p = 1;
+}
+
 [[gnu::noinline]] int recurse(int depth) {
   volatile char frame[2000];
   frame[0] = static_cast<char>(depth);
@@ -42,13 +47,15 @@ TEST_P(Signals, AStackOverflowIsReportedAsOne) {
 
 TEST_P(Signals, ANullDereferenceDiesOfSigsegv) {
   expect_child_dies_of(SIGSEGV, [&] {
+    default_crashes();
     begin();
-    on_space_stack([] { *reinterpret_cast<volatile int*>(8) = 1; });
+    on_space_stack([] { write_near_null(); });
   });
 }
 
 TEST_P(Signals, AJumpIntoTheSpaceDiesOfASignal) {
   const int status = child_status([&] {
+    default_crashes();
     begin();
     reinterpret_cast<void (*)()>(user(foreign_page() - 1))();
   });
@@ -57,11 +64,13 @@ TEST_P(Signals, AJumpIntoTheSpaceDiesOfASignal) {
 
 TEST_P(Signals, ASegvSentByKillDiesOfIt) {
   expect_child_dies_of(SIGSEGV, [&] {
+    default_crashes();
     begin();
     kill(getpid(), SIGSEGV);
     pause();
   });
   expect_child_dies_of(SIGBUS, [&] {
+    default_crashes();
     begin();
     raise(SIGBUS);
   });
@@ -115,7 +124,7 @@ TEST_P(Signals, AHandlerThatResetsItselfIsCalledOnce) {
     set.sa_handler = [](int) { ++handled; };
     set.sa_flags = static_cast<int>(SA_RESETHAND);
     MUST(sigaction(SIGSEGV, &set, nullptr) == 0);
-    *reinterpret_cast<volatile int*>(8) = 1;  // returns to the fault, dies of the second
+    write_near_null();  // returns to the fault, dies of the second
   });
 }
 

@@ -76,7 +76,7 @@ bool holds(std::byte* object, std::size_t bytes, int value) {
 // Two threads a process put filled objects into slots that all share and free what they find there.
 TEST(HeapRemote, ProcessesNeverShareAnObject) {
   members([](int p) {
-    const auto work = [p](unsigned seed) {
+    const auto work = [](unsigned seed) {
       std::mt19937 random(seed);
       for (int i = 0; i < 40'000; ++i) {
         std::size_t bytes = 16 + random() % 300;
