@@ -47,13 +47,11 @@ int default_workers(int processes) {
   char line[256];
   const int n = std::snprintf(
       line, sizeof line,
-      "ayatori: stack overflow in thread %llu (stack slot %u, process %d, worker %d): its stack of %zu bytes is full; "
-      "raise AYATORI_STACK_SIZE\n",
+      "stack overflow in thread %llu (stack slot %u, process %d, worker %d): its stack of %zu bytes is full; "
+      "raise AYATORI_STACK_SIZE",
       w && w->current ? static_cast<unsigned long long>(ult::number_of(w->current)) : 0ULL, slot, tasks::self(),
       w ? w->number : -1, gas::layout().slot_pages << gas::kPageShift);
-  if (n > 0 && write(STDERR_FILENO, line, static_cast<std::size_t>(n)) < 0) {
-  }
-  net::bootstrap::end_job(134, "stack overflow");
+  net::bootstrap::end_job(134, {line, n > 0 ? std::min(static_cast<std::size_t>(n), sizeof line - 1) : 0});
 }
 
 void forget_pages(gas::PageIndex first, std::size_t pages) {
