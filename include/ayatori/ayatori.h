@@ -1,9 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public C interface. Functions have POSIX's parameters, return codes and semantics; no exception leaves them. */
+/* The public C interface, for C11 and C++. Functions have POSIX's parameters, return codes and semantics: 0 or an error
+ * number where nothing else stands; no exception leaves them. What is undefined in POSIX is undefined here.
+ *
+ * Memory model: what a thread wrote before it created a thread, ended, unlocked, signalled under a mutex, posted or
+ * arrived at a barrier is seen by the thread that was created, that joined it, locked, waited or left next, on whatever
+ * process each of them runs. Plain globals are per process (docs/memory-model.md).
+ *
+ * Mutexes, condition variables, barriers and semaphores live anywhere in the space, or in static data: at one address
+ * of the program's static data they are ONE object for all processes, whichever of them initialised it. Elsewhere (the C
+ * library's heap, thread-local storage, stacks of other OS threads) they belong to their process.
+ *
+ * Thread-safety: everything on synchronisation objects may be called by user-level threads (the thread waits, its
+ * worker does not) and by OS threads of the program (they block), before and after ayatori_run too where nobody must
+ * wait. What needs a user-level thread says so. */
 #ifndef AYATORI_AYATORI_H
 #define AYATORI_AYATORI_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#if defined(__cplusplus)
+#define AYATORI_NOEXCEPT noexcept
+#else
+#define AYATORI_NOEXCEPT
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,6 +36,177 @@ extern "C" {
 /* Starts the runtime in every process of the job and calls f(argc, argv) as the first thread, on process 0; returns
  * its result in every process. Callable once, from main's thread. */
 int ayatori_run(int argc, char** argv, int (*f)(int argc, char** argv));
+
+/* ------------------------------------------------------------------------------------------------- threads */
+
+typedef uint64_t ayatori_thread_t; /* 0: no thread */
+typedef struct ayatori_thread_attr {
+  size_t stack_bytes;
+  int detach_state;
+} ayatori_thread_attr_t;
+
+#define AYATORI_THREAD_CREATE_JOINABLE 0
+#define AYATORI_THREAD_CREATE_DETACHED 1
+#define AYATORI_THREAD_STACK_MIN 16384
+
+/* Starts routine(argument) in a new thread; attr may be null. The new thread runs first, on the caller's worker; the
+ * caller goes on when it ends or waits, or when another worker, perhaps of another process, takes the caller over.
+ * *thread is written before the thread starts. EAGAIN: no stack is left. EINVAL: attr is not valid. EPERM: the caller is
+ * no user-level thread. An exception that leaves the routine ends the job as std::terminate does. */
+int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t* attr, void* (*routine)(void*),
+                          void* argument);
+/* Waits for the thread's end; *result (result may be null) is what its routine returned or it gave to
+ * ayatori_thread_exit. User-level threads only (else EPERM). EDEADLK: the caller itself, or a thread that waits for the
+ * caller in the same way. EINVAL: detached, somebody else waits for it already, or no thread of this interface.
+ * ESRCH: no such thread (any more). */
+int ayatori_thread_join(ayatori_thread_t thread, void** result);
+/* The thread frees itself when it ends. Any user-level thread, also for itself. EINVAL, EPERM, ESRCH: as join. */
+int ayatori_thread_detach(ayatori_thread_t thread);
+/* Ends the calling thread from any depth of calls. Destructors of C++ objects and cleanup attributes in the frames that
+ * are left run (a frame of a noexcept function, or a catch (...) that does not throw again, ends the job); frames of C
+ * code compiled without unwind tables, and all beyond them, are not unwound. In the first thread: the job goes on until
+ * all threads made by ayatori_thread_create have ended, then ends with status 0. Only for these threads and the first
+ * one of ayatori_run: elsewhere it ends the job with an error. */
+void ayatori_thread_exit(void* result) __attribute__((__noreturn__));
+ayatori_thread_t ayatori_thread_self(void) AYATORI_NOEXCEPT; /* 0 when the caller is no user-level thread */
+int ayatori_thread_equal(ayatori_thread_t a, ayatori_thread_t b) AYATORI_NOEXCEPT;
+int ayatori_thread_yield(void);
+
+int ayatori_thread_attr_init(ayatori_thread_attr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_destroy(ayatori_thread_attr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_setdetachstate(ayatori_thread_attr_t* attr, int state) AYATORI_NOEXCEPT; /* EINVAL */
+int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* state) AYATORI_NOEXCEPT;
+/* Every thread has a stack of AYATORI_STACK_SIZE. EINVAL: less than AYATORI_THREAD_STACK_MIN, or more than fits there
+ * (what ayatori_thread_attr_init sets). */
+int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) AYATORI_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------- mutexes */
+
+typedef struct ayatori_mutex {
+  uint64_t handle; /* 0: made when it is first used */
+  int type;
+  int reserved;
+} ayatori_mutex_t;
+typedef struct ayatori_mutexattr {
+  int type;
+} ayatori_mutexattr_t;
+
+#define AYATORI_MUTEX_NORMAL 0
+#define AYATORI_MUTEX_RECURSIVE 1
+#define AYATORI_MUTEX_ERRORCHECK 2
+#define AYATORI_MUTEX_DEFAULT AYATORI_MUTEX_NORMAL
+/* clang-format off */
+#define AYATORI_MUTEX_INITIALIZER {0, AYATORI_MUTEX_DEFAULT, 0}
+#define AYATORI_RECURSIVE_MUTEX_INITIALIZER_NP {0, AYATORI_MUTEX_RECURSIVE, 0}
+#define AYATORI_ERRORCHECK_MUTEX_INITIALIZER_NP {0, AYATORI_MUTEX_ERRORCHECK, 0}
+/* clang-format on */
+
+/* EAGAIN: no room for another object. In static data an object that is there already (made by another process that runs
+ * the same code before ayatori_run) is kept as it is. */
+int ayatori_mutex_init(ayatori_mutex_t* mutex, const ayatori_mutexattr_t* attr);
+int ayatori_mutex_destroy(ayatori_mutex_t* mutex); /* EBUSY: locked. EINVAL: not initialised */
+/* lock, trylock, timedlock: EINVAL not initialised (destroyed); EAGAIN too deep (recursive), or no room for the object
+ * of an initialiser. lock, timedlock: EDEADLK the caller holds it (errorcheck). trylock: EBUSY it is locked. timedlock:
+ * ETIMEDOUT at the time `until` of CLOCK_REALTIME; EINVAL its nanoseconds are not in 0 .. 999,999,999.
+ * A lock belongs to the thread, on whatever process it goes on. Waiters get it first come, first served. */
+int ayatori_mutex_lock(ayatori_mutex_t* mutex);
+int ayatori_mutex_trylock(ayatori_mutex_t* mutex);
+int ayatori_mutex_timedlock(ayatori_mutex_t* mutex, const struct timespec* until);
+/* EPERM: the caller does not hold it (recursive, errorcheck; to unlock a normal one that is not locked ends the job). */
+int ayatori_mutex_unlock(ayatori_mutex_t* mutex);
+
+int ayatori_mutexattr_init(ayatori_mutexattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_destroy(ayatori_mutexattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_settype(ayatori_mutexattr_t* attr, int type) AYATORI_NOEXCEPT; /* EINVAL */
+int ayatori_mutexattr_gettype(const ayatori_mutexattr_t* attr, int* type) AYATORI_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------- conditions */
+
+typedef struct ayatori_cond {
+  uint64_t handle;
+  int clock;
+  int reserved;
+} ayatori_cond_t;
+typedef struct ayatori_condattr {
+  int clock;
+} ayatori_condattr_t;
+
+/* clang-format off */
+#define AYATORI_COND_INITIALIZER {0, 0, 0} /* CLOCK_REALTIME */
+/* clang-format on */
+
+int ayatori_cond_init(ayatori_cond_t* cond, const ayatori_condattr_t* attr); /* as ayatori_mutex_init */
+int ayatori_cond_destroy(ayatori_cond_t* cond);                              /* EBUSY: somebody waits */
+/* The mutex is held again in every case but EINVAL (an object is not initialised; the nanoseconds) and EPERM (the caller
+ * does not hold the mutex: recursive, errorcheck). A recursive mutex is left wholly, whatever its depth, and is as deep
+ * again afterwards. timedwait: ETIMEDOUT at the time `until` of the condition's clock. */
+int ayatori_cond_wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex);
+int ayatori_cond_timedwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const struct timespec* until);
+int ayatori_cond_signal(ayatori_cond_t* cond);
+int ayatori_cond_broadcast(ayatori_cond_t* cond);
+
+int ayatori_condattr_init(ayatori_condattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_condattr_destroy(ayatori_condattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_condattr_setclock(ayatori_condattr_t* attr, clockid_t clock) AYATORI_NOEXCEPT; /* EINVAL: no clock for it */
+int ayatori_condattr_getclock(const ayatori_condattr_t* attr, clockid_t* clock) AYATORI_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------- barriers */
+
+typedef struct ayatori_barrier {
+  uint64_t handle;
+} ayatori_barrier_t;
+typedef struct ayatori_barrierattr {
+  int reserved;
+} ayatori_barrierattr_t;
+
+#define AYATORI_BARRIER_SERIAL_THREAD (-1)
+
+/* EINVAL: count is 0. EAGAIN: no room for another object. */
+int ayatori_barrier_init(ayatori_barrier_t* barrier, const ayatori_barrierattr_t* attr, unsigned count);
+int ayatori_barrier_destroy(ayatori_barrier_t* barrier); /* EBUSY: somebody waits. EINVAL: not initialised */
+/* AYATORI_BARRIER_SERIAL_THREAD in one thread of each round, 0 in the others. EINVAL: not initialised. */
+int ayatori_barrier_wait(ayatori_barrier_t* barrier);
+int ayatori_barrierattr_init(ayatori_barrierattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_barrierattr_destroy(ayatori_barrierattr_t* attr) AYATORI_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------- once */
+
+typedef struct ayatori_once_control {
+  uint64_t handle;
+  int done;
+  int reserved;
+} ayatori_once_t;
+
+/* clang-format off */
+#define AYATORI_ONCE_INIT {0, 0, 0}
+/* clang-format on */
+
+/* Runs the routine in the first caller; the others wait for its end and see what it wrote. A control in the space counts
+ * for the whole job. One in static data, as the globals that such routines set, counts for each process: the routine
+ * runs once in every process that calls. A routine that ends its thread by ayatori_thread_exit has not run; an exception
+ * that leaves it ends the job. EINVAL: control or routine is null. EAGAIN: no room for another object. */
+int ayatori_once(ayatori_once_t* control, void (*routine)(void));
+
+/* ------------------------------------------------------------------------------------------------- semaphores */
+
+typedef struct ayatori_sem {
+  uint64_t handle;
+} ayatori_sem_t;
+
+#define AYATORI_SEM_VALUE_MAX 2147483647
+
+/* 0, or -1 and errno. `shared` is not looked at: every semaphore works between processes.
+ * init: EINVAL value above AYATORI_SEM_VALUE_MAX, ENOSPC no room. All others: EINVAL not initialised. destroy: EBUSY
+ * somebody waits. trywait: EAGAIN. timedwait: ETIMEDOUT at the time `until` of CLOCK_REALTIME, EINVAL its nanoseconds.
+ * post: EOVERFLOW. */
+int ayatori_sem_init(ayatori_sem_t* sem, int shared, unsigned value);
+int ayatori_sem_destroy(ayatori_sem_t* sem);
+int ayatori_sem_wait(ayatori_sem_t* sem);
+int ayatori_sem_trywait(ayatori_sem_t* sem);
+int ayatori_sem_timedwait(ayatori_sem_t* sem, const struct timespec* until);
+int ayatori_sem_post(ayatori_sem_t* sem);
+int ayatori_sem_getvalue(ayatori_sem_t* sem, int* value); /* 0 while threads wait */
 
 /* ------------------------------------------------------------------------------------------------- memory */
 

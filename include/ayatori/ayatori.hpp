@@ -204,9 +204,7 @@ class thread {
   detail::Descriptor* native_handle() noexcept { return thread_; }
 
   // As join(), but returns what left the thread (null: nothing) instead of throwing it.
-  std::exception_ptr join_nothrow() noexcept {
-    return detail::join_thread_nothrow(std::exchange(thread_, nullptr));
-  }
+  std::exception_ptr join_nothrow() noexcept { return detail::join_thread_nothrow(std::exchange(thread_, nullptr)); }
 
  private:
   template <class F, class... Args>
@@ -406,15 +404,17 @@ using barrier = basic_barrier<>;
 // that message passing through an atomic works; use memory_order_relaxed for plain counters.
 template <class T>
 class atomic {
-  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
-                "ayatori::atomic takes trivially copyable types of 4 or 8 bytes");
+  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8 || std::is_integral_v<T>),
+                "ayatori::atomic takes integers, pointers and trivially copyable types of 4 or 8 bytes");
+  static_assert(sizeof(T) <= 8, "ayatori::atomic takes types of at most 8 bytes");
   static constexpr bool kArithmetic = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  static constexpr std::size_t kBytes = sizeof(T) < 4 ? 4 : sizeof(T);  // small integers live in 4 bytes
 
  public:
   using value_type = T;
   atomic() noexcept : atomic(T{}) {}
-  atomic(T value) noexcept { detail::atomic_construct(&storage_, sizeof(T), bits(value)); }  // NOLINT: std's shape
-  ~atomic() { detail::atomic_destroy(&storage_, sizeof(T)); }
+  atomic(T value) noexcept { detail::atomic_construct(&storage_, kBytes, bits(value)); }  // NOLINT: std's shape
+  ~atomic() { detail::atomic_destroy(&storage_, kBytes); }
   atomic(const atomic&) = delete;
   atomic& operator=(const atomic&) = delete;
   static constexpr bool is_always_lock_free = false;
@@ -428,8 +428,7 @@ class atomic {
   T exchange(T value, std::memory_order order = std::memory_order_seq_cst) noexcept {
     return rmw(detail::Rmw::kExchange, bits(value), 0, order);
   }
-  bool compare_exchange_strong(T& expected, T desired,
-                               std::memory_order order = std::memory_order_seq_cst) noexcept {
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order order = std::memory_order_seq_cst) noexcept {
     const std::uint64_t want = bits(expected);
     const T before = rmw(detail::Rmw::kCompareExchange, bits(desired), want, order);
     if (bits(before) == want) return true;
@@ -476,6 +475,12 @@ class atomic {
   {
     return rmw(detail::Rmw::kXor, bits(value), 0, order);
   }
+  // Until the value differs from `old`; polls and lets other threads run.
+  void wait(T old, std::memory_order order = std::memory_order_seq_cst) const noexcept {
+    while (bits(load(order)) == bits(old)) this_thread::yield();
+  }
+  void notify_one() noexcept {}
+  void notify_all() noexcept {}
   operator T() const noexcept { return load(); }  // NOLINT: std's shape
   T operator=(T value) noexcept {                 // NOLINT: std's shape
     store(value);
@@ -519,12 +524,35 @@ class atomic {
     return word;
   }
   T rmw(detail::Rmw op, std::uint64_t operand, std::uint64_t expected, std::memory_order order) const noexcept {
-    const std::uint64_t word = detail::atomic_rmw(&storage_, sizeof(T), op, operand, expected, order);
+    if constexpr (sizeof(T) < 4) {  // arithmetic must not carry into the unused bytes
+      if (op != detail::Rmw::kLoad && op != detail::Rmw::kStore && op != detail::Rmw::kExchange &&
+          op != detail::Rmw::kCompareExchange) {
+        std::uint64_t old = detail::atomic_rmw(&storage_, kBytes, detail::Rmw::kLoad, 0, 0, std::memory_order_relaxed);
+        for (;;) {
+          T next;
+          std::memcpy(&next, &old, sizeof(T));
+          T by;
+          std::memcpy(&by, &operand, sizeof(T));
+          if (op == detail::Rmw::kAdd) next = static_cast<T>(next + by);
+          if (op == detail::Rmw::kAnd) next = static_cast<T>(next & by);
+          if (op == detail::Rmw::kOr) next = static_cast<T>(next | by);
+          if (op == detail::Rmw::kXor) next = static_cast<T>(next ^ by);
+          const std::uint64_t seen =
+              detail::atomic_rmw(&storage_, kBytes, detail::Rmw::kCompareExchange, bits(next), old, order);
+          if (seen == old) break;
+          old = seen;
+        }
+        T before;
+        std::memcpy(&before, &old, sizeof(T));
+        return before;
+      }
+    }
+    const std::uint64_t word = detail::atomic_rmw(&storage_, kBytes, op, operand, expected, order);
     T value;
     std::memcpy(&value, &word, sizeof(T));
     return value;
   }
-  alignas(sizeof(T)) mutable unsigned char storage_[sizeof(T)];
+  alignas(kBytes) mutable unsigned char storage_[kBytes];
 };
 
 // ---------------------------------------------------------------------------------------------------- parallel forms
@@ -601,8 +629,7 @@ void parallel_invoke(F&& f, Rest&&... rest) {
 // f(i) for each i of [first, last); at most `grain` consecutive ones in one thread (grain 0 counts as 1).
 template <std::integral Index, class F>
 void parallel_for(Index first, Index last, Index grain, F&& f) {
-  if (first < last)
-    detail::for_range(first, last, static_cast<std::uint64_t>(std::max<Index>(grain, 1)), f);
+  if (first < last) detail::for_range(first, last, static_cast<std::uint64_t>(std::max<Index>(grain, 1)), f);
 }
 template <std::integral Index, class F>
 void parallel_for(Index first, Index last, F&& f) {

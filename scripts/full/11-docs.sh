@@ -17,7 +17,7 @@ for name in $(grep -ho '`[A-Za-z_][A-Za-z0-9_:]*()`' docs/internals/*.md | tr -d
 done
 # Links to files of the project.
 for page in README.md HACKING.md CHANGELOG.md $(find docs -name '*.md'); do
-  for link in $(grep -o '](\([^)#:]*\)' "$page" | sed 's/](//'); do
+  for link in $(sed '/^```/,/^```/d' "$page" | grep -o '](\([^)#:]*\)' | sed 's/](//'); do
     [ -e "$(dirname "$page")/$link" ] || {
       echo "dead link in $page: $link"
       unknown=$((unknown + 1))

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "api/check_mode.hpp"
 #include "api/start.hpp"
 #include "base/check.hpp"
 #include "base/clock.hpp"
@@ -81,9 +82,9 @@ namespace {
 
 void publish() {
   const stats s = snapshot();
-  const std::uint64_t row[] = {s.threads_forked, s.steals_local,   s.steals_remote, s.joins_remote,  s.read_faults,
+  const std::uint64_t row[] = {s.threads_forked, s.steals_local,   s.steals_remote, s.joins_remote,   s.read_faults,
                                s.write_faults,   s.blocks_fetched, s.bytes_sent,    s.bytes_received, s.messages_sent,
-                               s.diffs_sent,     s.diff_bytes,     s.invalidations, s.releases,      s.acquires,
+                               s.diffs_sent,     s.diff_bytes,     s.invalidations, s.releases,       s.acquires,
                                s.compute_ns,     s.idle_ns,        s.fault_ns,      s.steal_ns};
   net::bootstrap::publish_stats(row);
 }
@@ -105,7 +106,9 @@ int run_job(int argc, char** argv, void (*construct)(void*, void*), int (*call)(
   root.bytes = bytes;
   root.argc = argc;
   root.argv = argv;
+  api::check_mode::begin();
   const int status = tasks::run(root);
+  api::check_mode::end();
   if (net::bootstrap::stats_wanted()) publish();
   return status;
 }

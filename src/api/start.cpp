@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "api/check_mode.hpp"
 #include "base/identity.hpp"
 #include "base/knobs.hpp"
 #include "base/log.hpp"
@@ -20,6 +21,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
+#include "ult/fiber.hpp"
 #include "ult/scheduler.hpp"
 
 namespace ayatori::api {
@@ -86,10 +88,12 @@ __attribute__((constructor(101))) void start() {
   sizes.stack_bytes = base::knob_size("AYATORI_STACK_SIZE");
   sizes.place_bytes = base::knob_size("AYATORI_PLACE_BLOCK");
   gas::reserve(processes, sizes);
+  ult::fiber::share_shadow(reinterpret_cast<std::byte*>(sizes.base), sizes.space_bytes);
   gas::heap::reserve(processes);
   dsm::reserve(processes);
   tasks::reserve(processes);
   tasks::sync::reserve();
+  check_mode::reserve(processes);
   boot::fork_members();
   const boot::Job& job = boot::job();
   base::set_identity(job.process_id, processes);

@@ -38,12 +38,12 @@ using gas::SlotIndex;
 // Planted bugs: test-only switches of the simulation (Env::bug). Each must be caught by the tests.
 enum class Bug {
   kNone,
-  kDropRelease,        // a release sends nothing
-  kWordGrainMerge,     // a merge stores whole words
-  kNoVictimTwin,       // the victim's twin of a handed-over page is what it had at the next release
-  kKeepLostSlot,       // a lost slot's other pages are not dropped
-  kNoOverlay,          // a returning stack does not overlay dirty pages
-  kDroppedWake,        // a finished child does not wake its waiting parent (tasks)
+  kDropRelease,     // a release sends nothing
+  kWordGrainMerge,  // a merge stores whole words
+  kNoVictimTwin,    // the victim's twin of a handed-over page is what it had at the next release
+  kKeepLostSlot,    // a lost slot's other pages are not dropped
+  kNoOverlay,       // a returning stack does not overlay dirty pages
+  kDroppedWake,     // a finished child does not wake its waiting parent (tasks)
 };
 
 struct Counters {  // of one process; written under its lock
@@ -74,8 +74,8 @@ struct ProcessState {
   std::uint32_t dirty_count;
   Clean* clean;
   std::uint32_t clean_count;
-  SlotIndex* lost;           // slots lost since the last acquire, each once
-  std::uint8_t* lost_mark;   // a slot each: is it in `lost`?
+  SlotIndex* lost;          // slots lost since the last acquire, each once
+  std::uint8_t* lost_mark;  // a slot each: is it in `lost`?
   std::uint32_t lost_count;
   std::byte* twins;
   std::uint32_t* free_twins;
@@ -87,16 +87,16 @@ struct ProcessState {
 };
 
 struct Limits {
-  std::uint32_t clean_pages = 1u << 18;     // when so many are cached, the oldest are dropped and their memory is freed
-  std::uint32_t dirty_pages = 1u << 22;     // when so many are dirty, all are sent and dropped
-  std::uint32_t refresh_pages = 4096;       // the youngest so many are refreshed in place at an acquire, others dropped
-  std::uint16_t refresh_age = 16;           // a page is dropped after so many refreshes
-  std::uint16_t refresh_changes = 4;        // or after so many that found it changed
-  std::uint32_t empty_releases = 4;         // a dirty page whose diffs stayed empty so often is dropped,
-  std::uint32_t few_dirty_pages = 128;      // or after one, when more than so many are dirty
-  std::uint32_t run_pages = 64;             // longest run fetched at one fault
-  std::uint32_t owned_run_pages = 512;      // longest run of owned pages mapped at one fault
-  std::uint32_t first_run_pages = 4;        // read fault that continues no run
+  std::uint32_t clean_pages = 1u << 18;  // when so many are cached, the oldest are dropped and their memory is freed
+  std::uint32_t dirty_pages = 1u << 22;  // when so many are dirty, all are sent and dropped
+  std::uint32_t refresh_pages = 4096;    // the youngest so many are refreshed in place at an acquire, others dropped
+  std::uint16_t refresh_age = 16;        // a page is dropped after so many refreshes
+  std::uint16_t refresh_changes = 4;     // or after so many that found it changed
+  std::uint32_t empty_releases = 4;      // a dirty page whose diffs stayed empty so often is dropped,
+  std::uint32_t few_dirty_pages = 128;   // or after one, when more than so many are dirty
+  std::uint32_t run_pages = 64;          // longest run fetched at one fault
+  std::uint32_t owned_run_pages = 512;   // longest run of owned pages mapped at one fault
+  std::uint32_t first_run_pages = 4;     // read fault that continues no run
   std::uint32_t owned_first_run_pages = 16;
 };
 

@@ -52,8 +52,7 @@ inline bool equal64(const std::byte* a, const std::byte* b) noexcept {
   const auto* x = reinterpret_cast<const __m128i*>(a);
   const auto* y = reinterpret_cast<const __m128i*>(b);
   __m128i same = _mm_cmpeq_epi8(_mm_load_si128(x), _mm_load_si128(y));
-  for (int i = 1; i < 4; ++i)
-    same = _mm_and_si128(same, _mm_cmpeq_epi8(_mm_load_si128(x + i), _mm_load_si128(y + i)));
+  for (int i = 1; i < 4; ++i) same = _mm_and_si128(same, _mm_cmpeq_epi8(_mm_load_si128(x + i), _mm_load_si128(y + i)));
   return _mm_movemask_epi8(same) == 0xffff;
 }
 

@@ -140,14 +140,15 @@ void reserve(int processes) {
       const auto map = [](std::size_t bytes) { return gas::shared_map(bytes, "coherence tables"); };
       ps->table = static_cast<std::uint32_t*>(map(l.pages * sizeof(std::uint32_t)));
       // Twice the limit: hand-overs add pages without looking at it.
-      ps->dirty = static_cast<ProcessState::Dirty*>(map(std::size_t{limits.dirty_pages} * 2 * sizeof(ProcessState::Dirty)));
+      ps->dirty =
+          static_cast<ProcessState::Dirty*>(map(std::size_t{limits.dirty_pages} * 2 * sizeof(ProcessState::Dirty)));
       ps->clean = static_cast<ProcessState::Clean*>(map(std::size_t{limits.clean_pages} * sizeof(ProcessState::Clean)));
       ps->lost = static_cast<SlotIndex*>(map(l.slots * sizeof(SlotIndex)));
       ps->lost_mark = static_cast<std::uint8_t*>(map(l.slots));
       ps->twins = static_cast<std::byte*>(map(std::size_t{limits.dirty_pages} * 2 * gas::kPageBytes));
       ps->free_twins = static_cast<std::uint32_t*>(map(std::size_t{limits.dirty_pages} * 2 * sizeof(std::uint32_t)));
-      ps->scratch = static_cast<PageIndex*>(
-          map((std::size_t{limits.dirty_pages} * 2 + limits.clean_pages) * sizeof(PageIndex)));
+      ps->scratch =
+          static_cast<PageIndex*>(map((std::size_t{limits.dirty_pages} * 2 + limits.clean_pages) * sizeof(PageIndex)));
       s.processes[p] = ps;
     }
   }

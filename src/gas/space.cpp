@@ -26,7 +26,7 @@ using detail::tables;
 // Guards allocation in the large range. Lies in shared memory.
 struct LargeState {
   base::SharedLock lock;
-  std::uint32_t next_granule = 0;  // Guarded by lock: where the search for a placed segment starts.
+  std::uint32_t next_granule = 0;   // Guarded by lock: where the search for a placed segment starts.
   std::uint32_t next_unplaced = 0;  // Guarded by lock: granules of other segments handed out so far.
   std::uint32_t segments_used = 0;
   std::uint32_t free_segment = 0;  // Guarded by lock: number + 1 of the first free table row; linked through `first`.
@@ -76,7 +76,8 @@ void reserve(int processes, const Sizes& sizes) {
   l.placed_end = static_cast<PageIndex>(l.large_first + round_down((l.large_end - l.large_first) / 4 * 3));
   l.place_pages = std::max<std::size_t>(1, sizes.place_bytes >> kPageShift);
   if (l.slots_per_process < 4 || l.arena_pages == 0 || l.large_first >= l.large_end) {
-    std::fprintf(stderr, "ayatori: AYATORI_SPACE_SIZE of %zu bytes is too small for %d processes\n", l.bytes, processes);
+    std::fprintf(stderr, "ayatori: AYATORI_SPACE_SIZE of %zu bytes is too small for %d processes\n", l.bytes,
+                 processes);
     std::_Exit(125);
   }
 
@@ -90,8 +91,8 @@ void reserve(int processes, const Sizes& sizes) {
     view_fds[p] = fd;
   }
   tables.slots = static_cast<SlotEntry*>(shared_map(sizeof(SlotEntry) * l.slots, "the slot directory"));
-  tables.granule_segment = static_cast<std::atomic<std::uint32_t>*>(
-      shared_map(sizeof(std::uint32_t) * granules(), "the segment table"));
+  tables.granule_segment =
+      static_cast<std::atomic<std::uint32_t>*>(shared_map(sizeof(std::uint32_t) * granules(), "the segment table"));
   tables.segments = static_cast<Segment*>(shared_map(sizeof(Segment) * granules(), "the segment table"));
   large_state = static_cast<LargeState*>(shared_map(sizeof(LargeState), "the segment table"));
   // Slot s belongs to process s / slots_per_process at first (G5). Only rows other than 0's need writing; they are

@@ -47,7 +47,7 @@ struct Layout {
   PageIndex stack_end = 0;  // stacks begin at page 0
   PageIndex globals_first = 0, globals_end = 0;
   PageIndex arena_first = 0, arena_end = 0;
-  std::size_t arena_pages = 0;  // of one process
+  std::size_t arena_pages = 0;                               // of one process
   PageIndex large_first = 0, placed_end = 0, large_end = 0;  // placed segments end at placed_end
   std::size_t place_pages = kGranulePages;                   // distribution block of placed segments
 };
@@ -72,7 +72,8 @@ struct Segment {
 struct Tables {
   std::byte* system_view[kMaxProcesses] = {};
   SlotEntry* slots = nullptr;
-  std::atomic<std::uint32_t>* granule_segment = nullptr;  // segment number + 1 of each granule of the large range; 0: free
+  std::atomic<std::uint32_t>* granule_segment =
+      nullptr;  // segment number + 1 of each granule of the large range; 0: free
   Segment* segments = nullptr;
   int user_fd = -1;
 };

@@ -15,19 +15,13 @@ std::uint64_t apply(void* at, AtomicOp op, std::uint64_t operand64, std::uint64_
   std::atomic_ref<T> word(*static_cast<T*>(at));
   const T operand = static_cast<T>(operand64);
   switch (op) {
-    case AtomicOp::kLoad:
-      return word.load();
+    case AtomicOp::kLoad: return word.load();
     case AtomicOp::kStore:
-    case AtomicOp::kExchange:
-      return word.exchange(operand);
-    case AtomicOp::kAdd:
-      return word.fetch_add(operand);
-    case AtomicOp::kAnd:
-      return word.fetch_and(operand);
-    case AtomicOp::kOr:
-      return word.fetch_or(operand);
-    case AtomicOp::kXor:
-      return word.fetch_xor(operand);
+    case AtomicOp::kExchange: return word.exchange(operand);
+    case AtomicOp::kAdd: return word.fetch_add(operand);
+    case AtomicOp::kAnd: return word.fetch_and(operand);
+    case AtomicOp::kOr: return word.fetch_or(operand);
+    case AtomicOp::kXor: return word.fetch_xor(operand);
     case AtomicOp::kCompareExchange: {
       T expected = static_cast<T>(expected64);
       word.compare_exchange_strong(expected, operand);

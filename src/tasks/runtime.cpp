@@ -21,6 +21,7 @@
 #include "gas/heap.hpp"
 #include "net/bootstrap/barrier.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "tasks/dump.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
 #include "ult/park.hpp"
@@ -63,9 +64,7 @@ int home_of(const Descriptor* d) {
   return static_cast<int>(gas::slot_entry(d->slot).owner.load(std::memory_order_acquire));  // R2
 }
 
-void* writable(void* stack_address) {
-  return gas::system_view(state().self) + gas::offset_of(stack_address);
-}
+void* writable(void* stack_address) { return gas::system_view(state().self) + gas::offset_of(stack_address); }
 
 // The used part of a stack that has come here becomes resident, with some room below for the next calls.
 void map_stack(gas::SlotIndex slot, gas::PageIndex first_used) {
@@ -73,8 +72,6 @@ void map_stack(gas::SlotIndex slot, gas::PageIndex first_used) {
   const gas::PageIndex first = first_used >= low + 2 ? first_used - 2 : low;
   const gas::PageIndex end = gas::slot_first(slot) + static_cast<gas::PageIndex>(gas::layout().slot_pages);
   dsm::engine().map_write(first, end - first);
-  ult::fiber::unpoison(gas::user_view() + (std::size_t{gas::slot_first(slot)} << gas::kPageShift),
-                       gas::user_view() + (std::size_t{end} << gas::kPageShift));
 }
 
 Descriptor* steal_remote(Worker& w) {
@@ -196,7 +193,8 @@ void root_main(void* object) {
   argv[n] = nullptr;
   const int argc = s.root.argc;
   const auto destroy = s.root.destroy;
-  const int status = s.root.invoke(s.root.call, object, argc, argv);  // may return on another process: `s` is that process's then
+  const int status =
+      s.root.invoke(s.root.call, object, argc, argv);  // may return on another process: `s` is that process's then
   destroy(object);
   boot::set_result(status);
 }
@@ -214,6 +212,22 @@ void watch_end(pthread_t) {
     }
     const timespec nap{0, 2'000'000};
     nanosleep(&nap, nullptr);
+  }
+}
+
+// AYATORI_PIN_WORKERS: worker i of process p on the (p * workers + i)-th CPU of the affinity mask.
+void pin_worker(int number) {
+  if (!base::knob_bool("AYATORI_PIN_WORKERS")) return;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  int skip = (state().self * state().workers + number) % CPU_COUNT(&allowed);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || skip-- != 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+    return;
   }
 }
 
@@ -245,6 +259,7 @@ void attach(int self, int workers) {
   State& s = state();
   s.self = self;
   s.workers = workers;
+  dump::attach();
   ProcessQueues& q = *s.queues[self];
   for (int i = 0; i < workers; ++i)
     q.worker[i].deque.init(s.rings[self] + static_cast<std::uint64_t>(i) * s.ring_capacity, s.ring_capacity);
@@ -270,6 +285,7 @@ void attach(int self, int workers) {
   c.hooks.root_ended = root_ended;
   if (s.processes > 1) c.hooks.user_mode = dsm::set_syscall_catching;
   if (dsm::fetches_take_time()) c.hooks.poll = dsm::poll;
+  c.hooks.tidy = gas::heap::tidy;
   ult::configure(c);
   ult::park::start(dsm::signal_restorer());
   q.workers = workers;  // read by thieves after the start barrier of run()
@@ -279,6 +295,7 @@ int run(const Root& root) {
   State& s = state();
   AYT_CHECK(!s.running.exchange(true), "ayatori::run was called twice");
   s.root = root;
+  dump::start();
   boot::set_phase(boot::Phase::kRunning);
   boot::JobControl& control = *boot::job().control;
   boot::barrier_wait(control);
@@ -288,7 +305,10 @@ int run(const Root& root) {
   for (int i = 1; i < s.workers; ++i)
     others.emplace_back([i] {
       dsm::enter_os_thread();
+      pin_worker(i);
+      dump::enter_worker(i);
       ult::run_worker(i, nullptr);
+      dump::leave_worker(i);
       dsm::leave_os_thread();
     });
   dsm::enter_os_thread();
@@ -307,7 +327,10 @@ int run(const Root& root) {
       base::futex_wait(st.shared->finished, 0, 100 * base::kNsPerMs);
     watch_end({});
   });
+  dump::enter_worker(0);
+  pin_worker(0);
   ult::run_worker(0, first);
+  dump::leave_worker(0);
   dsm::leave_os_thread();
   for (std::thread& t : others) t.join();
   s.left.store(true, std::memory_order_release);
@@ -316,6 +339,7 @@ int run(const Root& root) {
   std::fflush(nullptr);
   boot::barrier_wait(control, 2 * base::kNsPerSecond);
   boot::set_phase(boot::Phase::kFinished);
+  dump::stop(boot::job().launched);
   s.running.store(false, std::memory_order_relaxed);
   int status = 0;
   boot::get_result(status);

@@ -20,8 +20,8 @@ namespace ayatori::tasks {
 using RealFences = Fences<dsm::RealEnv>;
 RealFences& fences() noexcept;
 
-void reserve(int processes);            // before the fork, after gas::reserve and dsm::reserve
-void attach(int self, int workers);     // after dsm::attach
+void reserve(int processes);         // before the fork, after gas::reserve and dsm::reserve
+void attach(int self, int workers);  // after dsm::attach
 
 int self() noexcept;
 int processes() noexcept;

@@ -9,6 +9,7 @@
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "gas/space.hpp"
+#include "tasks/address_table.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/current.hpp"
 #include "ult/scheduler.hpp"
@@ -21,8 +22,6 @@ using ult::Descriptor;
 using ult::ThreadState;
 using ult::Worker;
 
-enum class Kind : std::uint32_t { kFree, kMutex, kCondition, kBarrier };
-
 // word of a mutex: bit 0 locked, bit 1 waiters, from bit 8 the process of the last holder.
 constexpr std::uint32_t kLocked = 1;
 constexpr std::uint32_t kWaiters = 2;
@@ -32,25 +31,29 @@ struct alignas(64) Object {
   Kind kind;
   std::uint32_t next_free;  // Guarded by the pool's lock.
   base::SharedLock guard;
-  std::atomic<std::uint32_t> word;  // mutex
-  ult::List waiters;                // Guarded by guard.
-  std::ptrdiff_t expected, arrived;  // barrier; guarded by guard
-  std::uint64_t arrived_processes;   // barrier; guarded by guard
+  std::atomic<std::uint32_t> word;   // mutex
+  ult::List waiters;                 // Guarded by guard.
+  std::ptrdiff_t expected, arrived;  // barrier; expected: a semaphore's value; guarded by guard
+  std::uint64_t arrived_processes;   // barrier; semaphore: who posted what is in the value; guarded by guard
   std::uint64_t leaving_processes;   // barrier; of the last one to arrive
   ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release
+  Extra extra;
 };
 
 constexpr std::uint32_t kObjects = 1u << 24;
 
 struct Pool {
   base::SharedLock lock;
-  std::uint32_t used = 0;       // Guarded by lock.
-  std::uint32_t free_head = 0;  // Guarded by lock.
+  std::uint32_t used = 0;                 // Guarded by lock.
+  std::uint32_t free_head = 0;            // Guarded by lock.
+  std::uint32_t os_waiters_used = 0;      // Guarded by lock.
+  Descriptor* free_os_waiters = nullptr;  // Guarded by lock; linked through next
 };
 
 struct State {
   Pool* pool = nullptr;
   Object* objects = nullptr;
+  Descriptor* os_waiters = nullptr;
 };
 constinit State state;
 
@@ -100,6 +103,8 @@ Handle create(Kind kind) {
   o.word.store(last(self()), std::memory_order_relaxed);  // published with the handle
   o.expected = o.arrived = 0;
   o.arrived_processes = 0;
+  o.extra.type = o.extra.depth = 0;
+  o.extra.owner.store(0, std::memory_order_relaxed);
   return h;
 }
 
@@ -111,20 +116,43 @@ void destroy(Handle h, Kind kind) {
 
 // ------------------------------------------------------------------------------------------------ waiters
 
-// A waiting OS thread of the program.
-struct OsWaiter {
-  Descriptor* d = nullptr;
+constexpr std::uint32_t kOsWaiters = 1u << 16;  // of all processes together
+
+// The descriptor of a waiting OS thread of the program. In memory mapped by all before the fork: who wakes it may run in
+// any process. A used one keeps its wait_sequence, so that a timer that outlived its wait is known.
+class OsWaiter {
+ public:
+  OsWaiter() {
+    Pool& pool = *state.pool;
+    pool.lock.lock();
+    d_ = pool.free_os_waiters;
+    if (d_)
+      pool.free_os_waiters = d_->next;
+    else if (pool.os_waiters_used < kOsWaiters)
+      d_ = new (&state.os_waiters[pool.os_waiters_used++]) Descriptor{};
+    pool.lock.unlock();
+    AYT_CHECK(d_ != nullptr, "more than {} OS threads wait for mutexes, condition variables and barriers", kOsWaiters);
+    d_->os_thread = true;
+    d_->os_process = self();
+  }
+  ~OsWaiter() {
+    Pool& pool = *state.pool;
+    pool.lock.lock();
+    d_->next = pool.free_os_waiters;
+    pool.free_os_waiters = d_;
+    pool.lock.unlock();
+  }
+  OsWaiter(const OsWaiter&) = delete;
+  OsWaiter& operator=(const OsWaiter&) = delete;
+  Descriptor* get() const noexcept { return d_; }
+
+ private:
+  Descriptor* d_;
 };
 
-// Descriptors of OS threads lie in memory mapped by all, like others.
 Descriptor* os_descriptor() {
   thread_local OsWaiter mine;
-  if (!mine.d) {
-    mine.d = new (gas::shared_map(sizeof(Descriptor), "a waiting OS thread")) Descriptor{};
-    mine.d->os_thread = true;
-    mine.d->os_process = self();
-  }
-  return mine.d;
+  return mine.get();
 }
 
 void os_block(Descriptor* d) {
@@ -146,8 +174,32 @@ int try_take(Object& o) {
   return -1;
 }
 
+// The timer of d's wait number `sequence` for a mutex or a semaphore (Y5).
+bool wait_timed_out(Descriptor* d, std::uint64_t sequence) {
+  auto* const o = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
+  if (!o) return false;
+  o->guard.lock();
+  const bool waits = d->wait_sequence == sequence && d->wait_condition == o && o->waiters.remove(d);
+  o->guard.unlock();
+  if (waits) {
+    d->timed_out = true;
+    ult::make_ready(d, true);
+  }
+  return false;
+}
+
+// `d` waits for `o` from here on, until deadline_ns unless that is INT64_MAX. Under o's guard, native stack.
+void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadline_ns) {
+  d->state = why;
+  d->wait_object = &o;
+  d->wait_condition = &o;
+  ++d->wait_sequence;
+  if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, wait_timed_out, d->wait_sequence);
+  o.waiters.push(d);
+}
+
 // Takes the lock for `d` or lets it wait. Returns the last holder's process, or -1: it waits. Native stack.
-int take_or_wait(Object& o, Descriptor* d) {
+int take_or_wait(Object& o, Descriptor* d, std::int64_t deadline_ns = INT64_MAX) {
   o.guard.lock();
   int from = try_take(o);
   while (from < 0) {
@@ -158,11 +210,7 @@ int take_or_wait(Object& o, Descriptor* d) {
     }
     if (o.word.compare_exchange_weak(w, w | kWaiters, std::memory_order_acq_rel)) break;
   }
-  if (from < 0) {
-    d->state = ThreadState::kLocking;
-    d->wait_object = &o;
-    o.waiters.push(d);
-  }
+  if (from < 0) wait_guarded(o, d, ThreadState::kLocking, deadline_ns);
   o.guard.unlock();
   return from;
 }
@@ -175,9 +223,15 @@ void* op_lock(Worker& w, Descriptor* self_, void* argument) {
   return ult::resume_here(w, self_);
 }
 
-void pass_native(void* argument) {
-  fences().pass(static_cast<int>(reinterpret_cast<std::intptr_t>(argument)), self());
+void* op_lock_until(Worker& w, Descriptor* self_, void* argument) {
+  self_->timed_out = false;
+  const int from = take_or_wait(*static_cast<Object*>(argument), self_, self_->deadline_ns);
+  if (from < 0) return ult::schedule(w);
+  if (from != self()) fences().pass(from, self());
+  return ult::resume_here(w, self_);
 }
+
+void pass_native(void* argument) { fences().pass(static_cast<int>(reinterpret_cast<std::intptr_t>(argument)), self()); }
 
 // A lock taken from process `from` is held: see what was written under it.
 void see(int from) {
@@ -202,8 +256,7 @@ void unlock_call(void* argument) { unlock_native(*static_cast<Object*>(argument)
 bool unlock_fast(Object& o) {
   std::uint32_t w = o.word.load(std::memory_order_relaxed);
   AYT_CHECK((w & kLocked) != 0, "an ayatori::mutex that is not locked was unlocked");
-  return (w & kWaiters) == 0 &&
-         o.word.compare_exchange_strong(w, last(self()), std::memory_order_release);  // Y3
+  return (w & kWaiters) == 0 && o.word.compare_exchange_strong(w, last(self()), std::memory_order_release);  // Y3
 }
 
 // ------------------------------------------------------------------------------------------------ condition variable
@@ -268,12 +321,14 @@ void notify_native(Object& condition, bool all) {
 
 // ------------------------------------------------------------------------------------------------ barrier
 
-void arrive_native_last(Object& o) {
-  // Everything written before any arrival is at its owner, and this process looks again (Y2).
+// Everything written at `from_processes` before is at its owner, and this process looks again (Y2).
+void see_all(std::uint64_t from_processes) {
   for (int p = 0; p < processes(); ++p)
-    if ((o.leaving_processes >> p & 1) != 0 && p != self()) fences().give(p);
-  if ((o.leaving_processes & ~(std::uint64_t{1} << self())) != 0) fences().take(self());
+    if ((from_processes >> p & 1) != 0 && p != self()) fences().give(p);
+  if ((from_processes & ~(std::uint64_t{1} << self())) != 0) fences().take(self());
 }
+
+void arrive_native_last(Object& o) { see_all(o.leaving_processes); }
 
 // Counts an arrival. Returns true for the last one, which holds the barrier until barrier_release.
 bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waiter) {
@@ -324,13 +379,112 @@ void release_native(void* argument) {
   while (Descriptor* d = leaving.pop()) ult::make_ready(d, true);
 }
 
+// Arrives for `d`, which waits unless it is the last: then the round is over, and the others go on. Native stack.
+bool finish_or_wait(Object& o, Descriptor* d) {
+  o.guard.lock();
+  o.arrived_processes |= std::uint64_t{1} << self();
+  const bool is_last = ++o.arrived >= o.expected;
+  d->barrier_last = is_last;
+  if (!is_last) {
+    wait_guarded(o, d, ThreadState::kWaiting, INT64_MAX);
+    o.guard.unlock();
+    return false;
+  }
+  ult::List leaving = o.waiters;
+  const std::uint64_t arrived_processes = o.arrived_processes;
+  o.waiters = {};
+  o.arrived = 0;
+  o.arrived_processes = 0;
+  o.guard.unlock();
+  see_all(arrived_processes);
+  if (processes() > 1) fences().give(self());
+  while (Descriptor* other = leaving.pop()) ult::make_ready(other, true);
+  return true;
+}
+
+void* op_barrier_wait(Worker& w, Descriptor* self_, void* argument) {
+  return finish_or_wait(*static_cast<Object*>(argument), self_) ? ult::resume_here(w, self_) : ult::schedule(w);
+}
+
+// ------------------------------------------------------------------------------------------------ semaphore
+
+// Takes a unit for `d` and stores who posted, or lets it wait (false). Native stack. Without d: does not wait.
+bool take_unit(Object& o, Descriptor* d, std::int64_t deadline_ns, std::uint64_t* posters) {
+  o.guard.lock();
+  const bool taken = o.expected > 0;
+  if (taken) {
+    *posters = o.arrived_processes;
+    if (--o.expected == 0) o.arrived_processes = 0;
+  } else if (d) {
+    wait_guarded(o, d, ThreadState::kWaiting, deadline_ns);
+  }
+  o.guard.unlock();
+  return taken;
+}
+
+void* op_semaphore_wait(Worker& w, Descriptor* self_, void* argument) {
+  self_->timed_out = false;
+  std::uint64_t posters = 0;
+  if (!take_unit(*static_cast<Object*>(argument), self_, self_->deadline_ns, &posters)) return ult::schedule(w);
+  see_all(posters);
+  return ult::resume_here(w, self_);
+}
+
+// Carried over to the native stack in place, as call_native takes one pointer and stacks may lie in the space.
+struct ObjectCall {
+  Object* object;
+  bool done;
+};
+thread_local ObjectCall object_slot;
+[[gnu::noinline]] ObjectCall& object_call() { return object_slot; }
+
+void try_wait_native(void* argument) {
+  auto& call = *static_cast<ObjectCall*>(argument);
+  std::uint64_t posters = 0;
+  call.done = take_unit(*call.object, nullptr, INT64_MAX, &posters);
+  if (call.done) see_all(posters);
+}
+
+void post_native(void* argument) {
+  auto& call = *static_cast<ObjectCall*>(argument);
+  Object& o = *call.object;
+  o.guard.lock();
+  Descriptor* d = o.waiters.pop();
+  call.done = d || o.expected < kSemaphoreMax;
+  if (!d && call.done) {
+    ++o.expected;
+    o.arrived_processes |= std::uint64_t{1} << self();
+  }
+  o.guard.unlock();
+  if (d) ult::make_ready(d, false);
+}
+
+bool call_object(void (*f)(void*), Object& o) {
+  ObjectCall& call = object_call();
+  call = {&o, false};
+  call_native(f, &call);
+  return object_call().done;  // call_native does not switch threads
+}
+
+void busy_native(void* argument) {
+  auto& call = *static_cast<ObjectCall*>(argument);
+  Object& o = *call.object;
+  o.guard.lock();
+  call.done = !o.waiters.empty() || (o.kind == Kind::kMutex && (o.word.load(std::memory_order_relaxed) & kLocked) != 0);
+  o.guard.unlock();
+}
+
 Descriptor* current() { return ult::current_worker()->current; }
 
 }  // namespace
 
 void reserve() {
   state.pool = new (gas::shared_map(sizeof(Pool), "synchronisation objects")) Pool;
-  state.objects = static_cast<Object*>(gas::shared_map(std::size_t{kObjects} * sizeof(Object), "synchronisation objects"));
+  address_table::reserve();
+  state.objects =
+      static_cast<Object*>(gas::shared_map(std::size_t{kObjects} * sizeof(Object), "synchronisation objects"));
+  state.os_waiters =
+      static_cast<Descriptor*>(gas::shared_map(std::size_t{kOsWaiters} * sizeof(Descriptor), "waiting OS threads"));
 }
 
 Handle mutex_create() { return create(Kind::kMutex); }
@@ -352,6 +506,27 @@ void mutex_lock(Handle h) {
     os_block(d);
     if (processes() > 1) fences().take(self());
   }
+}
+
+bool mutex_lock_until(Handle h, std::int64_t deadline_ns) {
+  Object& o = object(h, Kind::kMutex);
+  std::uint32_t free_here = last(self());
+  if (o.word.compare_exchange_strong(free_here, last(self()) | kLocked, std::memory_order_acquire)) return true;  // Y3
+  if (ult::on_user_thread()) {
+    current()->deadline_ns = deadline_ns;
+    ult::on_native(&op_lock_until, &o);
+    return !current()->timed_out;
+  }
+  Descriptor* d = os_descriptor();
+  d->timed_out = false;
+  const int from = take_or_wait(o, d, deadline_ns);
+  if (from >= 0) {
+    see(from);
+    return true;
+  }
+  os_block(d);
+  if (processes() > 1) fences().take(self());
+  return !d->timed_out;
 }
 
 bool mutex_try_lock(Handle h) noexcept {
@@ -424,5 +599,79 @@ bool barrier_arrive(Handle h, std::ptrdiff_t, bool, bool drop) {
 }
 
 void barrier_release(Handle h) noexcept { call_native(&release_native, &object(h, Kind::kBarrier)); }
+
+bool barrier_wait(Handle h) {
+  Object& o = object(h, Kind::kBarrier);
+  if (ult::on_user_thread()) {
+    ult::on_native(&op_barrier_wait, &o);
+    return current()->barrier_last;
+  }
+  Descriptor* d = os_descriptor();
+  if (finish_or_wait(o, d)) return true;
+  os_block(d);
+  if (processes() > 1) fences().take(self());
+  return false;
+}
+
+Handle semaphore_create(std::uint32_t value) {
+  AYT_CHECK(value <= kSemaphoreMax, "a semaphore of {}", value);
+  const Handle h = create(Kind::kSemaphore);
+  state.objects[h].expected = value;
+  return h;
+}
+void semaphore_destroy(Handle h) noexcept { destroy(h, Kind::kSemaphore); }
+
+bool semaphore_wait(Handle h, std::int64_t deadline_ns) {
+  Object& o = object(h, Kind::kSemaphore);
+  if (ult::on_user_thread()) {
+    current()->deadline_ns = deadline_ns;
+    ult::on_native(&op_semaphore_wait, &o);
+    return !current()->timed_out;
+  }
+  Descriptor* d = os_descriptor();
+  d->timed_out = false;
+  std::uint64_t posters = 0;
+  if (take_unit(o, d, deadline_ns, &posters)) {
+    see_all(posters);
+    return true;
+  }
+  os_block(d);
+  if (processes() > 1) fences().take(self());
+  return !d->timed_out;
+}
+
+bool semaphore_try_wait(Handle h) noexcept { return call_object(&try_wait_native, object(h, Kind::kSemaphore)); }
+bool semaphore_post(Handle h) noexcept { return call_object(&post_native, object(h, Kind::kSemaphore)); }
+std::uint32_t semaphore_value(Handle h) noexcept {
+  return static_cast<std::uint32_t>(
+      std::atomic_ref<std::ptrdiff_t>(object(h, Kind::kSemaphore).expected).load(std::memory_order_relaxed));
+}
+
+bool alive(Handle h, Kind kind) noexcept { return h != 0 && h < kObjects && state.objects[h].kind == kind; }
+bool busy(Handle h) noexcept { return call_object(&busy_native, state.objects[h]); }
+Extra& extra(Handle h) noexcept { return state.objects[h].extra; }
+
+Waited describe(const void* wait_object) noexcept {
+  const auto offset = reinterpret_cast<std::uintptr_t>(wait_object) - reinterpret_cast<std::uintptr_t>(state.objects);
+  Waited w{"a freed object", 0, -1, 0, 0};
+  if (offset / sizeof(Object) >= kObjects || offset % sizeof(Object) != 0) return w;
+  const Object& o = *static_cast<const Object*>(wait_object);  // read without its guard: all may change meanwhile
+  w.handle = offset / sizeof(Object);
+  switch (o.kind) {
+    case Kind::kFree: break;
+    case Kind::kMutex:
+      w.kind = "mutex";
+      w.last_process = static_cast<int>(o.word.load(std::memory_order_relaxed) >> 8);
+      break;
+    case Kind::kCondition: w.kind = "condition variable"; break;
+    case Kind::kBarrier:
+      w.kind = "barrier";
+      w.arrived = o.arrived;
+      w.expected = o.expected;
+      break;
+    case Kind::kSemaphore: w.kind = "semaphore"; break;
+  }
+  return w;
+}
 
 }  // namespace ayatori::tasks::sync

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutex, condition variable and barrier between threads of different processes. Their state lies in memory mapped by
+// Mutex, condition variable, barrier and semaphore between threads of different processes. Their state lies in memory mapped by
 // all, outside coherence; the object in the user's memory is a handle that never changes.
 //
 // Who calls it: user-level threads (the thread is suspended, not the worker) and OS threads of the program (they block).
-// Y1. The guard of an object is held on native stacks only, and nothing else is locked under it but a queue.
+// Y1. The guard of an object is held on native stacks only, and nothing else is locked under it but a queue or the timers.
 // Y2. What the last holder wrote is visible to the next: when they are in different processes, the taker runs the
 //     giver's release and then acquires (Fences::pass); a resumed waiter acquires on its own process.
 // Y3. A lock without waiters changes hands inside a process by one compare-and-swap.
 // Y4. Unlock with waiters hands the lock over, first come first served.
+// Y5. Every wait that a timer may end has a number of its own: a timer that outlived its wait finds another number.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 namespace ayatori::tasks::sync {
 
 using Handle = std::uint64_t;
+enum class Kind : std::uint32_t { kFree, kMutex, kCondition, kBarrier, kSemaphore };
 
 void reserve();  // before the fork
 
 Handle mutex_create();
 void mutex_destroy(Handle) noexcept;
 void mutex_lock(Handle);
+// Returns false when the time was over. deadline_ns: base::real_now_ns() scale; INT64_MAX: none.
+bool mutex_lock_until(Handle, std::int64_t deadline_ns);
 bool mutex_try_lock(Handle) noexcept;
 void mutex_unlock(Handle) noexcept;
 
@@ -35,5 +40,38 @@ Handle barrier_create(std::ptrdiff_t expected);
 void barrier_destroy(Handle) noexcept;
 bool barrier_arrive(Handle, std::ptrdiff_t count, bool wait, bool drop);
 void barrier_release(Handle) noexcept;
+// Arrival and release in one, without a completion between: more threads than are expected may use the barrier in turn.
+// Returns true in one thread of each round. Not to be mixed with barrier_arrive on one barrier.
+bool barrier_wait(Handle);
+
+inline constexpr std::uint32_t kSemaphoreMax = 0x7fffffff;
+Handle semaphore_create(std::uint32_t value);
+void semaphore_destroy(Handle) noexcept;
+// Returns false when the time was over. deadline_ns: base::real_now_ns() scale; INT64_MAX: none.
+bool semaphore_wait(Handle, std::int64_t deadline_ns);
+bool semaphore_try_wait(Handle) noexcept;
+bool semaphore_post(Handle) noexcept;  // false: the value is kSemaphoreMax
+std::uint32_t semaphore_value(Handle) noexcept;
+
+// For callers that report misuse instead of ending the job (the C interface).
+bool alive(Handle, Kind) noexcept;
+bool busy(
+    Handle) noexcept;  // a mutex is locked, somebody waits for the object; a hint unless the caller excludes others
+// What the C interface keeps beside an object, as it must be the same on every process.
+struct Extra {
+  std::uint32_t type;                // of a mutex, clock of a condition variable. Constant.
+  std::uint32_t depth;               // of a recursive mutex. Its holder only.
+  std::atomic<std::uint64_t> owner;  // number of a mutex's holder; its holder writes it, others compare with their own
+};
+Extra& extra(Handle) noexcept;
+
+// For people: what a thread waits for, from Descriptor::wait_object.
+struct Waited {
+  const char* kind;  // "mutex", "condition variable", "barrier", "a freed object"
+  Handle handle;
+  int last_process;                  // of a mutex: where it was locked last; else -1
+  std::ptrdiff_t arrived, expected;  // of a barrier
+};
+Waited describe(const void* wait_object) noexcept;
 
 }  // namespace ayatori::tasks::sync

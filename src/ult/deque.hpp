@@ -66,6 +66,14 @@ class Deque {
     return top_.load(std::memory_order_relaxed) >= bottom_.load(std::memory_order_relaxed);
   }
 
+  // Any thread, for people: the entry that is `age`-th oldest now; null when there are no more. Taken by no one, so it
+  // may be gone at once.
+  T* look(std::uint64_t age) const noexcept {
+    const Index t = top_.load(std::memory_order_acquire) + static_cast<Index>(age);
+    if (t >= bottom_.load(std::memory_order_acquire)) return nullptr;  // pairs with push
+    return ring_[t & mask_].load(std::memory_order_relaxed);
+  }
+
  private:
   alignas(64) std::atomic<Index> top_{0};
   alignas(64) std::atomic<Index> bottom_{0};

@@ -24,6 +24,9 @@
 #if defined(AYT_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#include <sys/mman.h>
+
+#include "base/check.hpp"
 #endif
 #if defined(AYT_TSAN)
 #include <sanitizer/tsan_interface.h>
@@ -42,6 +45,10 @@ inline void leave_for_child(Worker&, Descriptor* self, Descriptor* child) noexce
   to_thread(&self->sanitizer, child);
 }
 inline void leave_thread(Worker& w, Descriptor* self, bool ends) noexcept {
+  if (ends) {  // its last frames never return: what they poisoned would hit the next thread on this stack
+    std::byte* from = static_cast<std::byte*>(__builtin_frame_address(0)) - 1024;
+    __asan_unpoison_memory_region(from, static_cast<std::size_t>(stack_top(self) - from));
+  }
   __sanitizer_start_switch_fiber(ends ? nullptr : &self->sanitizer, w.native_low, w.native_bytes);
 }
 inline void end_thread_to(Worker&, Descriptor*, Descriptor* parent) noexcept { to_thread(nullptr, parent); }
@@ -67,9 +74,15 @@ inline void leave_os(Worker& w) noexcept {
   __sanitizer_start_switch_fiber(&w.sanitizer_os, w.native_low, w.native_bytes);
 }
 inline void arrived_os(Worker& w) noexcept { __sanitizer_finish_switch_fiber(w.sanitizer_os, nullptr, nullptr); }
-// A stack came from another process: its shadow here is stale.
-inline void unpoison(void* from, void* to) noexcept {
-  __asan_unpoison_memory_region(from, static_cast<std::size_t>(static_cast<char*>(to) - static_cast<char*>(from)));
+// Before the fork: all members share the shadow of the space, so that what is poisoned moves with the stacks.
+inline void share_shadow(std::byte* base, std::size_t bytes) {
+  std::size_t scale = 0;
+  std::size_t offset = 0;
+  __asan_get_shadow_mapping(&scale, &offset);
+  void* at = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(base) >> scale) + offset);  // NOLINT
+  void* got =
+      mmap(at, bytes >> scale, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  AYT_CHECK(got == at, "the sanitizer's shadow of the space cannot be shared");
 }
 
 #elif defined(AYT_TSAN)
@@ -80,9 +93,7 @@ inline void* of(Descriptor* d) noexcept {
 }
 inline void leave_for_child(Worker&, Descriptor*, Descriptor* child) noexcept { __tsan_switch_to_fiber(of(child), 0); }
 inline void leave_thread(Worker& w, Descriptor*, bool) noexcept { __tsan_switch_to_fiber(w.sanitizer_native, 0); }
-inline void end_thread_to(Worker&, Descriptor*, Descriptor* parent) noexcept {
-  __tsan_switch_to_fiber(of(parent), 0);
-}
+inline void end_thread_to(Worker&, Descriptor*, Descriptor* parent) noexcept { __tsan_switch_to_fiber(of(parent), 0); }
 inline void arrived_thread(Worker&, Descriptor*) noexcept {}
 inline void arrived_native(Worker&) noexcept {}
 inline void leave_native(Worker& w, bool to_os) noexcept {
@@ -94,7 +105,7 @@ inline void leave_os(Worker& w) noexcept {
   __tsan_switch_to_fiber(w.sanitizer_native, 0);
 }
 inline void arrived_os(Worker& w) noexcept { __tsan_destroy_fiber(w.sanitizer_native); }
-inline void unpoison(void*, void*) noexcept {}
+inline void share_shadow(std::byte*, std::size_t) {}
 
 #else
 
@@ -106,7 +117,7 @@ inline void arrived_native(Worker&) noexcept {}
 inline void leave_native(Worker&, bool) noexcept {}
 inline void leave_os(Worker&) noexcept {}
 inline void arrived_os(Worker&) noexcept {}
-inline void unpoison(void*, void*) noexcept {}
+inline void share_shadow(std::byte*, std::size_t) {}
 
 #endif
 

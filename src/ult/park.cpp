@@ -25,7 +25,7 @@ namespace ayatori::ult::park {
 namespace {
 
 constexpr std::size_t kBufferBytes = 32 * 1024;
-constexpr std::size_t kContextBytes = 256;       // below the frame: the context that leads to it
+constexpr std::size_t kContextBytes = 256;  // below the frame: the context that leads to it
 constexpr std::size_t kFrameRoom = kBufferBytes - kContextBytes - 64;
 constexpr std::size_t kRedZoneBytes = 128;
 constexpr std::uint32_t kXstateMagic1 = 0x46505853;  // FP_XSTATE_MAGIC1: the extended size follows

@@ -17,8 +17,8 @@ namespace ayatori::ult::park {
 
 // Registers the waiter of base/waiter.hpp. `restorer`: code that executes rt_sigreturn and is never caught.
 void start(void (*restorer)());
-void prepare(Worker& w);   // a worker starts: its buffers
-void release(Worker& w);   // it ends
+void prepare(Worker& w);  // a worker starts: its buffers
+void release(Worker& w);  // it ends
 // Native stack. The context that makes the worker return from the fault that parked `d`.
 void* resume(Worker& w, Descriptor* d) noexcept;
 

@@ -40,7 +40,7 @@ struct Timer {
 struct State {
   Config config;
   base::SharedLock timers_lock;
-  std::vector<Timer> timers;                // Guarded by timers_lock.
+  std::vector<Timer> timers;  // Guarded by timers_lock.
   std::atomic<std::int64_t> next_timer_ns{INT64_MAX};
 };
 constinit Config the_config;  // a copy that the fast path reads; constant after configure()
@@ -192,17 +192,17 @@ bool finished() noexcept { return the_config.finished->load(std::memory_order_ac
 
 // Waits a little; longer the more often in a row nothing was found. Sleeps in the doorbell after a while.
 void idle(Worker& w, std::uint32_t misses) noexcept {
-  if (misses <= 20) {
-    const std::uint32_t pauses = std::min(256u, 8u << std::min(misses / 2, 5u)) + (next_random(w) & 31);
+  if (misses <= 40) {
+    const std::uint32_t pauses = std::min(64u, 8u << std::min(misses / 4, 3u)) + (next_random(w) & 15);
     for (std::uint32_t i = 0; i < pauses; ++i) base::cpu_pause();
     return;
   }
-  if (misses <= 60) {
+  if (misses <= 80) {
     sched_yield();
     return;
   }
   ProcessQueues& q = mine();
-  std::int64_t nap = std::int64_t{50'000} << std::min((misses - 61) / 4, 5u);
+  std::int64_t nap = std::int64_t{50'000} << std::min((misses - 81) / 4, 5u);
   nap = std::min<std::int64_t>(nap, base::kNsPerMs);
   const std::int64_t timer = state().next_timer_ns.load(std::memory_order_relaxed);
   if (timer != INT64_MAX) nap = std::clamp<std::int64_t>(timer - base::real_now_ns(), 0, nap);
@@ -227,6 +227,15 @@ void* native_main(void* argument) {
   return sp;
 }
 
+// An exception left a detached thread: as std::terminate does, with its message.
+[[noreturn]] void terminate_with(Descriptor* d) noexcept {
+  try {
+    std::rethrow_exception(*reinterpret_cast<std::exception_ptr*>(&d->error));
+  } catch (...) {
+    std::terminate();
+  }
+}
+
 void* op_end(Worker& w, Descriptor* self, void*) {
   AYT_CHECK(self->pins == 0, "a thread ended while an ayatori::pinned of it was alive");
   self->state = ThreadState::kEnded;
@@ -234,6 +243,8 @@ void* op_end(Worker& w, Descriptor* self, void*) {
   const std::uint64_t old = self->join.finish(the_config.process);  // from here on `self` may be used again
   if (root) the_config.hooks.root_ended();
   if (old == JoinWord::kDetached) {
+    if (self->error) terminate_with(self);
+    ++self->generation;  // its number names no thread any more
     push_free(w, self);
     if (w.free_count > kSpillAt) spill(w);
   } else if (old != JoinWord::kRunning) {
@@ -387,9 +398,9 @@ void* resume_here(Worker& w, Descriptor* d) noexcept {
 
 void ring(int process) noexcept {
   ProcessQueues& q = *the_config.queues[process];
-  // seq_cst: after the push that precedes, against idle()'s increment of sleepers before its last look
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (q.sleepers.load(std::memory_order_relaxed) == 0) return;
+  // seq_cst: after the push that precedes, against idle()'s increment of sleepers before its last look (no
+  // fence: ThreadSanitizer does not know them)
+  if (q.sleepers.fetch_add(0, std::memory_order_seq_cst) == 0) return;
   q.doorbell.fetch_add(1, std::memory_order_release);
   base::futex_wake(q.doorbell, 1);
 }
@@ -428,6 +439,7 @@ void* schedule(Worker& w) noexcept {
       return resume_here(w, d);
     }
     if (idle_since == 0) idle_since = base::real_now_ns();
+    if (misses == 80 && the_config.hooks.tidy) the_config.hooks.tidy();
     idle(w, misses);
   }
 }
@@ -590,9 +602,12 @@ bool detach(Descriptor* child) noexcept {
   const std::uint64_t word = child->join.detach();
   if (!JoinWord::is_done(word)) return true;
   if (child->error) return false;
+  ++child->generation;
   free_to(child, JoinWord::process_of(word));
   return true;
 }
+
+void end_thread() noexcept { end_current(); }
 
 void yield() noexcept { on_native(&op_yield, nullptr); }
 

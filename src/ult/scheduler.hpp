@@ -38,6 +38,8 @@ struct Hooks {
   void (*root_ended)() = nullptr;  // the first thread has ended
   // This OS thread enters (true) or leaves (false) user-level threads; null: nobody cares.
   void (*user_mode)(bool) = nullptr;
+  // A worker has found nothing for a while: time to tidy up.
+  void (*tidy)() = nullptr;
   // Completes what has arrived from other processes; null: nothing ever does.
   void (*poll)() = nullptr;
 };
@@ -49,7 +51,7 @@ struct Config {
   ProcessQueues* const* queues = nullptr;  // of every process
   Descriptor* threads = nullptr;           // of every slot
   std::uint32_t thread_count = 0;
-  std::byte* stacks = nullptr;             // user view of slot 0
+  std::byte* stacks = nullptr;  // user view of slot 0
   std::size_t stack_bytes = 0;
   std::atomic<std::uint32_t>* finished = nullptr;  // non-zero: all workers of all processes leave
   Hooks hooks;
@@ -91,13 +93,15 @@ struct Room {
 // thread is null when no stack is left, or the caller is no user-level thread.
 Room allocate(std::size_t align, std::size_t bytes) noexcept;
 void abandon(Descriptor* d) noexcept;
-void fork(Descriptor* child, void (*invoke)(void*)) noexcept;           // child first
+void fork(Descriptor* child, void (*invoke)(void*)) noexcept;  // child first
 void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept;
 // The child's error stays in it. False: the child is the caller itself.
 bool join(Descriptor* child) noexcept;
-void reap(Descriptor* child) noexcept;                                  // after join: the descriptor is free
+void reap(Descriptor* child) noexcept;  // after join: the descriptor is free
 // True: the thread will free itself, or did end and is free. False: it has ended with an error, which is left in it.
 bool detach(Descriptor* child) noexcept;
+// Ends the current thread from any of its frames; nothing is unwound.
+[[noreturn]] void end_thread() noexcept;
 void yield() noexcept;
 void sleep(std::int64_t ns) noexcept;
 // Native stack: at the time, expired(d, tag) is called by a worker of this process, and d is made ready if it returns

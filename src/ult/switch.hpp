@@ -36,8 +36,8 @@ void* make_context(void* top, void (*f)(void*), void* argument, ToReal&& to_real
   auto* frame = static_cast<void**>(top) - 9;  // leaves rsp 16-byte aligned at the entry's call
   auto** real = static_cast<void**>(to_real(frame));
   for (int i = 0; i < 9; ++i) real[i] = nullptr;
-  real[3] = argument;                                 // r12
-  real[4] = reinterpret_cast<void*>(f);               // rbx
+  real[3] = argument;                    // r12
+  real[4] = reinterpret_cast<void*>(f);  // rbx
   real[6] = reinterpret_cast<void*>(&ayt_thread_entry);
   return frame;
 }

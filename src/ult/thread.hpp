@@ -20,39 +20,50 @@
 namespace ayatori::detail {
 
 // Where a thread stands when it is in no deque, for people (dump); written without order, and not on the fast path.
-enum class ThreadState : std::uint8_t { kFree, kReady, kRunning, kJoining, kLocking, kWaiting, kSleeping, kFaulting, kEnded };
+enum class ThreadState : std::uint8_t {
+  kFree,
+  kReady,
+  kRunning,
+  kJoining,
+  kLocking,
+  kWaiting,
+  kSleeping,
+  kFaulting,
+  kEnded
+};
 
 struct alignas(128) Descriptor {
-  void* sp;                  // saved context (T3)
+  void* sp;  // saved context (T3)
   ult::JoinWord join;
   void (*invoke)(void*);
-  void* object;              // the callable, on this thread's stack
-  std::byte* stack_top;      // where objects on its stack end. Constant.
-  void* eh_caught;           // the C++ run-time's exception globals while the thread is not running
+  void* object;          // the callable, on this thread's stack
+  std::byte* stack_top;  // where objects on its stack end. Constant.
+  void* eh_caught;       // the C++ run-time's exception globals while the thread is not running
   unsigned eh_uncaught;
   int saved_errno;
-  Descriptor* next;          // link of the one queue it is in (T2)
-  void* error;               // bits of the std::exception_ptr that left it; null in a free descriptor
-  std::uint32_t slot;        // Constant.
+  Descriptor* next;    // link of the one queue it is in (T2)
+  void* error;         // bits of the std::exception_ptr that left it; null in a free descriptor
+  void* result;        // of a thread of the C interface
+  std::uint32_t slot;  // Constant.
   std::uint32_t generation;
   std::int32_t stack_process;  // which process held the stack when it was allocated
-  std::uint32_t pins;        // > 0: must stay on its process
+  std::uint32_t pins;          // > 0: must stay on its process
   ThreadState state;
-  bool needs_acquire;        // resumed from another process: acquire before it runs here
+  bool needs_acquire;  // resumed from another process: acquire before it runs here
   bool timed_out;
-  bool os_thread;            // a waiting OS thread, no user-level thread: wake it through os_wake
+  bool os_thread;  // a waiting OS thread, no user-level thread: wake it through os_wake
   std::atomic<std::uint32_t> os_wake;
   std::int32_t os_process;
-  bool handed_out;           // others may know this thread: its end must look for waiters
-  bool root;                 // the first thread: its end is the job's
-  void* wait_object;         // what it waits for; for people and timeouts
-  void* wait_mutex;          // a condition variable's waiter: to be locked again
+  bool handed_out;    // others may know this thread: its end must look for waiters
+  bool root;          // the first thread: its end is the job's
+  void* wait_object;  // what it waits for; for people and timeouts
+  void* wait_mutex;   // a condition variable's waiter: to be locked again
   void* wait_condition;
   std::uint64_t wait_sequence;  // number of its waits so far; written under the condition's guard
-  bool barrier_last;         // it was the last to arrive
-  std::int64_t deadline_ns;  // of a sleep or timed wait
-  void* sanitizer;           // fiber.hpp
-  void* fault_frame;         // park.hpp: suspended in a fault; memory of its process
+  bool barrier_last;            // it was the last to arrive
+  std::int64_t deadline_ns;     // of a sleep or timed wait
+  void* sanitizer;              // fiber.hpp
+  void* fault_frame;            // park.hpp: suspended in a fault; memory of its process
   std::size_t fault_bytes, fault_offset;
 };
 
@@ -136,6 +147,7 @@ struct EhGlobals {  // layout of __cxa_eh_globals (Itanium C++ ABI 2.2.2)
 struct WorkerCounters {  // worker only; read by anybody, late
   std::uint64_t forked, steals_local, steals_remote, joins_remote;
   std::uint64_t compute_ns, idle_ns, steal_ns;
+  std::uint64_t c_begun, c_ended;  // threads of the C interface; release and acquire, as the job's end depends on them
 };
 
 struct alignas(64) Worker {
@@ -146,15 +158,15 @@ struct alignas(64) Worker {
   Descriptor* free_threads = nullptr;  // stacks owned by this process, linked through next
   std::uint32_t free_count = 0;
   int number = 0;
-  EhGlobals* eh = nullptr;        // of this OS thread
-  int* errno_address = nullptr;   // of this OS thread
-  void* native_sp = nullptr;      // top of the stack for runtime slow paths
-  void* os_sp = nullptr;          // the OS thread's own context, resumed at the end
+  EhGlobals* eh = nullptr;                                    // of this OS thread
+  int* errno_address = nullptr;                               // of this OS thread
+  void* native_sp = nullptr;                                  // top of the stack for runtime slow paths
+  void* os_sp = nullptr;                                      // the OS thread's own context, resumed at the end
   void* (*operation)(Worker&, Descriptor*, void*) = nullptr;  // being carried over to the native stack
   void* argument = nullptr;
   std::uint64_t random = 0;
   std::uint32_t fruitless_yields = 0;
-  void* native_low = nullptr;     // of the native stack
+  void* native_low = nullptr;  // of the native stack
   std::size_t native_bytes = 0;
   void* park_buffer = nullptr;  // park.hpp, down to parked_argument
   void* resume_buffer = nullptr;
@@ -174,8 +186,8 @@ inline constexpr int kMaxWorkers = 256;
 
 // What the workers of one process share, and what other processes use of it.
 struct alignas(64) ProcessQueues {
-  Queue ready;    // resumed threads; may be stolen by any process unless pinned
-  Queue placed;   // threads that start here (on(p)); their stacks may still be elsewhere
+  Queue ready;   // resumed threads; may be stolen by any process unless pinned
+  Queue placed;  // threads that start here (on(p)); their stacks may still be elsewhere
   alignas(64) std::atomic<Descriptor*> freed{nullptr};  // stacks of this process freed by others; linked through next
   alignas(64) std::atomic<std::uint32_t> sleepers{0};
   std::atomic<std::uint32_t> doorbell{0};

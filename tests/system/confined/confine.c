@@ -17,14 +17,45 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static const int kRefused[] = {
-    SYS_userfaultfd, SYS_personality,   SYS_keyctl,        SYS_add_key,       SYS_request_key,  SYS_bpf,
-    SYS_perf_event_open, SYS_mount,     SYS_umount2,       SYS_pivot_root,    SYS_setns,        SYS_unshare,
-    SYS_kcmp,        SYS_move_pages,    SYS_mbind,         SYS_get_mempolicy, SYS_set_mempolicy, SYS_migrate_pages,
-    SYS_swapon,      SYS_swapoff,       SYS_reboot,        SYS_init_module,   SYS_finit_module, SYS_delete_module,
-    SYS_kexec_load,  SYS_open_by_handle_at, SYS_name_to_handle_at, SYS_io_uring_setup, SYS_io_uring_enter,
-    SYS_io_uring_register, SYS_clock_settime, SYS_settimeofday, SYS_acct, SYS_quotactl, SYS_iopl, SYS_ioperm,
-    SYS_process_vm_writev, SYS_vhangup, SYS_lookup_dcookie};
+static const int kRefused[] = {SYS_userfaultfd,
+                               SYS_personality,
+                               SYS_keyctl,
+                               SYS_add_key,
+                               SYS_request_key,
+                               SYS_bpf,
+                               SYS_perf_event_open,
+                               SYS_mount,
+                               SYS_umount2,
+                               SYS_pivot_root,
+                               SYS_setns,
+                               SYS_unshare,
+                               SYS_kcmp,
+                               SYS_move_pages,
+                               SYS_mbind,
+                               SYS_get_mempolicy,
+                               SYS_set_mempolicy,
+                               SYS_migrate_pages,
+                               SYS_swapon,
+                               SYS_swapoff,
+                               SYS_reboot,
+                               SYS_init_module,
+                               SYS_finit_module,
+                               SYS_delete_module,
+                               SYS_kexec_load,
+                               SYS_open_by_handle_at,
+                               SYS_name_to_handle_at,
+                               SYS_io_uring_setup,
+                               SYS_io_uring_enter,
+                               SYS_io_uring_register,
+                               SYS_clock_settime,
+                               SYS_settimeofday,
+                               SYS_acct,
+                               SYS_quotactl,
+                               SYS_iopl,
+                               SYS_ioperm,
+                               SYS_process_vm_writev,
+                               SYS_vhangup,
+                               SYS_lookup_dcookie};
 
 static void die(const char* what) {
   fprintf(stderr, "confine: %s: %s\n", what, strerror(errno));
@@ -40,8 +71,8 @@ static void filter(void) {
   code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
   code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
   for (int i = 0; i < kCalls; ++i)
-    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)kRefused[i],
-                                             (unsigned char)(kCalls - i), 0);
+    code[n++] =
+        (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)kRefused[i], (unsigned char)(kCalls - i), 0);
   code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
   struct sock_fprog program = {(unsigned short)n, code};
@@ -52,12 +83,21 @@ static void filter(void) {
 int main(int argc, char** argv) {
   int user = 0, seccomp = 0, limits = 0, at = 1;
   for (; at < argc && strncmp(argv[at], "--", 2) == 0; ++at) {
-    if (strcmp(argv[at], "--user") == 0) user = 1;
-    else if (strcmp(argv[at], "--seccomp") == 0) seccomp = 1;
-    else if (strcmp(argv[at], "--limits") == 0) limits = 1;
-    else { fprintf(stderr, "confine: unknown option %s\n", argv[at]); return 2; }
+    if (strcmp(argv[at], "--user") == 0)
+      user = 1;
+    else if (strcmp(argv[at], "--seccomp") == 0)
+      seccomp = 1;
+    else if (strcmp(argv[at], "--limits") == 0)
+      limits = 1;
+    else {
+      fprintf(stderr, "confine: unknown option %s\n", argv[at]);
+      return 2;
+    }
   }
-  if (at >= argc) { fprintf(stderr, "usage: confine [--user] [--seccomp] [--limits] PROGRAM ARGS...\n"); return 2; }
+  if (at >= argc) {
+    fprintf(stderr, "usage: confine [--user] [--seccomp] [--limits] PROGRAM ARGS...\n");
+    return 2;
+  }
   if (limits) {
     const struct rlimit files = {256, 256}, locked = {65536, 65536};
     if (setrlimit(RLIMIT_NOFILE, &files) != 0 || setrlimit(RLIMIT_MEMLOCK, &locked) != 0) die("setrlimit");

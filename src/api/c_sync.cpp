@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutexes, condition variables, barriers, once and semaphores, as include/ayatori/ayatori.h declares them, over
+// tasks::sync. Called on user-level threads and OS threads of the program.
+//
+// M1. The owner of a recursive or error-checking mutex is written by its holder only; a thread compares it with its own
+//     number, so a value read without order is either its own, written by itself, or another one.
+#include <cxxabi.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <exception>
+#include <limits>
+
+#include "api/c_objects.hpp"
+#include "ayatori/ayatori.h"
+#include "ayatori/ayatori.hpp"
+#include "base/clock.hpp"
+#include "gas/space.hpp"
+#include "tasks/runtime.hpp"
+#include "ult/current.hpp"
+#include "ult/scheduler.hpp"
+
+namespace {
+
+namespace ayt = ayatori;
+namespace sync = ayatori::tasks::sync;
+using ayt::api::ensure_object;
+using ayt::api::find_object;
+using ayt::api::Handle;
+using ayt::api::Kind;
+using ayt::api::Reach;
+
+// Never inlined: a thread-local's address is not kept across a switch of threads.
+[[gnu::noinline]] int fail(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+// Unique among all who can hold a mutex (M1).
+std::uint64_t own_number() noexcept {
+  if (ayt::ult::on_user_thread()) return ayt::ult::number_of(ayt::ult::current_worker()->current);
+  return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(ayt::tasks::self()) << 32 |
+         static_cast<std::uint32_t>(gettid());
+}
+
+bool valid(const timespec* t) noexcept { return t && t->tv_nsec >= 0 && t->tv_nsec < ayt::base::kNsPerSecond; }
+
+// The time `until` of `clock` on the scale of base::real_now_ns(), within what it can hold.
+std::int64_t deadline_of(const timespec& until, clockid_t clock) noexcept {
+  timespec now{};
+  clock_gettime(clock, &now);
+  std::int64_t left = 0;
+  const std::int64_t forever = std::numeric_limits<std::int64_t>::max() - 1;
+  if (__builtin_sub_overflow(until.tv_sec, now.tv_sec, &left) ||
+      __builtin_mul_overflow(left, ayt::base::kNsPerSecond, &left) ||
+      __builtin_add_overflow(left, until.tv_nsec - now.tv_nsec, &left) ||
+      __builtin_add_overflow(left, ayt::base::real_now_ns(), &left))
+    return until.tv_sec > now.tv_sec ? forever : 0;
+  return left;
+}
+
+// ------------------------------------------------------------------------------------------------ mutex
+
+// Type of a destroyed object, which must not be made anew by its next use. Looked at only where there is no object: one
+// in static data may have been made anew by another process.
+constexpr int kDestroyed = -1;
+
+// 0: error_of says why.
+Handle mutex_of(ayatori_mutex_t* m) noexcept {
+  if (m->type == kDestroyed) return find_object(&m->handle, Kind::kMutex);
+  return ensure_object(&m->handle, Kind::kMutex, static_cast<std::uint32_t>(m->type));
+}
+int error_of(const ayatori_mutex_t* m) noexcept { return m->type == kDestroyed ? EINVAL : EAGAIN; }
+
+// What a lock function returns without locking; -1: it has to lock.
+int relock(sync::Extra& e, int if_checked) noexcept {
+  if (e.type == AYATORI_MUTEX_NORMAL || e.owner.load(std::memory_order_relaxed) != own_number()) return -1;
+  if (e.type == AYATORI_MUTEX_ERRORCHECK) return if_checked;
+  if (e.depth == std::numeric_limits<std::uint32_t>::max()) return EAGAIN;
+  ++e.depth;
+  return 0;
+}
+
+void own(sync::Extra& e, std::uint32_t depth) noexcept {
+  if (e.type == AYATORI_MUTEX_NORMAL) return;
+  e.depth = depth;
+  e.owner.store(own_number(), std::memory_order_relaxed);
+}
+
+int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until) noexcept {
+  const Handle c = cond->clock == kDestroyed
+                       ? find_object(&cond->handle, Kind::kCondition)
+                       : ensure_object(&cond->handle, Kind::kCondition, static_cast<std::uint32_t>(cond->clock));
+  const Handle m = find_object(&mutex->handle, Kind::kMutex);
+  if (c == 0 || m == 0) return EINVAL;
+  std::int64_t deadline = std::numeric_limits<std::int64_t>::max();
+  if (until) {
+    if (!valid(until)) return EINVAL;
+    deadline = deadline_of(*until, static_cast<clockid_t>(sync::extra(c).type));
+  }
+  sync::Extra& e = sync::extra(m);
+  std::uint32_t depth = 0;
+  if (e.type != AYATORI_MUTEX_NORMAL) {
+    if (e.owner.load(std::memory_order_relaxed) != own_number()) return EPERM;
+    depth = e.depth;
+    e.owner.store(0, std::memory_order_relaxed);
+  }
+  const bool in_time = sync::condition_wait(c, m, deadline);
+  own(e, depth);
+  return in_time ? 0 : ETIMEDOUT;
+}
+
+int notify(ayatori_cond_t* cond, bool all) noexcept {
+  if (const Handle c = find_object(&cond->handle, Kind::kCondition)) {
+    sync::condition_notify(c, all);
+    return 0;
+  }
+  return cond->clock == kDestroyed ? EINVAL : 0;  // nobody has waited on an initialiser that has no object yet
+}
+
+// Ends what an initialiser or init made. `missing`: what to return where there is nothing.
+int destroy(std::uint64_t* word, Kind kind, int missing) noexcept {
+  const Handle h = find_object(word, kind);
+  if (h == 0) return missing;
+  if (sync::busy(h)) return EBUSY;
+  ayt::api::destroy_object(word, h);
+  return 0;
+}
+
+// ------------------------------------------------------------------------------------------------ once
+
+// False: no room for the control's mutex.
+bool run_once(ayatori_once_t* control, void (*routine)()) {
+  struct Unlock {
+    Handle handle;
+    ~Unlock() { sync::mutex_unlock(handle); }
+  };
+  // What lies outside the space is this process's: the thread must not go on elsewhere with the control or the globals
+  // that the routine sets half done.
+  struct Pin {
+    int pins;
+    explicit Pin(int n) : pins(n) { ayt::detail::pin_current(+pins); }
+    ~Pin() { ayt::detail::pin_current(-pins); }
+  };
+  const Pin pin(ayt::gas::contains(control) ? 0 : 1);
+  const Handle mutex = ensure_object(&control->handle, Kind::kMutex, AYATORI_MUTEX_NORMAL, Reach::kProcess);
+  if (mutex == 0) return false;
+  std::atomic_ref<int> done(control->done);
+  sync::mutex_lock(mutex);
+  const Unlock unlock{mutex};
+  if (done.load(std::memory_order_relaxed) != 0) return true;
+  try {
+    routine();
+  } catch (const abi::__forced_unwind&) {
+    throw;  // ayatori_thread_exit
+  } catch (...) {
+    std::terminate();
+  }
+  done.store(1, std::memory_order_release);  // pairs with the look without the lock, in this process
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+int ayatori_mutex_init(ayatori_mutex_t* mutex, const ayatori_mutexattr_t* attr) {
+  const int type = attr ? attr->type : AYATORI_MUTEX_DEFAULT;
+  if (type < AYATORI_MUTEX_NORMAL || type > AYATORI_MUTEX_ERRORCHECK) return EINVAL;
+  mutex->type = type;
+  mutex->reserved = 0;
+  return ayt::api::init_object(&mutex->handle, Kind::kMutex, static_cast<std::uint32_t>(type), 0) != 0 ? 0 : EAGAIN;
+}
+
+int ayatori_mutex_destroy(ayatori_mutex_t* mutex) {
+  const int failed = destroy(&mutex->handle, Kind::kMutex, mutex->type == kDestroyed ? EINVAL : 0);
+  if (failed == 0) mutex->type = kDestroyed;
+  return failed;
+}
+
+int ayatori_mutex_lock(ayatori_mutex_t* mutex) {
+  const Handle h = mutex_of(mutex);
+  if (h == 0) return error_of(mutex);
+  sync::Extra& e = sync::extra(h);
+  if (const int done = relock(e, EDEADLK); done >= 0) return done;
+  sync::mutex_lock(h);
+  own(e, 1);
+  return 0;
+}
+
+int ayatori_mutex_trylock(ayatori_mutex_t* mutex) {
+  const Handle h = mutex_of(mutex);
+  if (h == 0) return error_of(mutex);
+  sync::Extra& e = sync::extra(h);
+  if (const int done = relock(e, EBUSY); done >= 0) return done;
+  if (!sync::mutex_try_lock(h)) return EBUSY;
+  own(e, 1);
+  return 0;
+}
+
+int ayatori_mutex_timedlock(ayatori_mutex_t* mutex, const struct timespec* until) {
+  const Handle h = mutex_of(mutex);
+  if (h == 0) return error_of(mutex);
+  sync::Extra& e = sync::extra(h);
+  if (const int done = relock(e, EDEADLK); done >= 0) return done;
+  if (!sync::mutex_try_lock(h)) {  // the time is looked at only where the lock must be waited for
+    if (!valid(until)) return EINVAL;
+    if (!sync::mutex_lock_until(h, deadline_of(*until, CLOCK_REALTIME))) return ETIMEDOUT;
+  }
+  own(e, 1);
+  return 0;
+}
+
+int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
+  const Handle h = find_object(&mutex->handle, Kind::kMutex);
+  if (h == 0) return mutex->type == kDestroyed ? EINVAL : EPERM;
+  sync::Extra& e = sync::extra(h);
+  if (e.type != AYATORI_MUTEX_NORMAL) {
+    if (e.owner.load(std::memory_order_relaxed) != own_number()) return EPERM;
+    if (--e.depth != 0) return 0;
+    e.owner.store(0, std::memory_order_relaxed);
+  }
+  sync::mutex_unlock(h);
+  return 0;
+}
+
+int ayatori_mutexattr_init(ayatori_mutexattr_t* attr) noexcept {
+  attr->type = AYATORI_MUTEX_DEFAULT;
+  return 0;
+}
+int ayatori_mutexattr_destroy(ayatori_mutexattr_t* attr) noexcept {
+  attr->type = kDestroyed;
+  return 0;
+}
+int ayatori_mutexattr_settype(ayatori_mutexattr_t* attr, int type) noexcept {
+  if (type < AYATORI_MUTEX_NORMAL || type > AYATORI_MUTEX_ERRORCHECK) return EINVAL;
+  attr->type = type;
+  return 0;
+}
+int ayatori_mutexattr_gettype(const ayatori_mutexattr_t* attr, int* type) noexcept {
+  *type = attr->type;
+  return 0;
+}
+
+int ayatori_cond_init(ayatori_cond_t* cond, const ayatori_condattr_t* attr) {
+  cond->clock = attr ? attr->clock : CLOCK_REALTIME;
+  cond->reserved = 0;
+  const auto clock = static_cast<std::uint32_t>(cond->clock);
+  return ayt::api::init_object(&cond->handle, Kind::kCondition, clock, 0) != 0 ? 0 : EAGAIN;
+}
+
+int ayatori_cond_destroy(ayatori_cond_t* cond) {
+  const int failed = destroy(&cond->handle, Kind::kCondition, cond->clock == kDestroyed ? EINVAL : 0);
+  if (failed == 0) cond->clock = kDestroyed;
+  return failed;
+}
+
+int ayatori_cond_wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex) { return wait(cond, mutex, nullptr); }
+int ayatori_cond_timedwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const struct timespec* until) {
+  return until ? wait(cond, mutex, until) : EINVAL;
+}
+int ayatori_cond_signal(ayatori_cond_t* cond) { return notify(cond, false); }
+int ayatori_cond_broadcast(ayatori_cond_t* cond) { return notify(cond, true); }
+
+int ayatori_condattr_init(ayatori_condattr_t* attr) noexcept {
+  attr->clock = CLOCK_REALTIME;
+  return 0;
+}
+int ayatori_condattr_destroy(ayatori_condattr_t* attr) noexcept {
+  attr->clock = kDestroyed;
+  return 0;
+}
+int ayatori_condattr_setclock(ayatori_condattr_t* attr, clockid_t clock) noexcept {
+  if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC) return EINVAL;
+  attr->clock = clock;
+  return 0;
+}
+int ayatori_condattr_getclock(const ayatori_condattr_t* attr, clockid_t* clock) noexcept {
+  *clock = attr->clock;
+  return 0;
+}
+
+int ayatori_barrier_init(ayatori_barrier_t* barrier, const ayatori_barrierattr_t*, unsigned count) {
+  if (count == 0) return EINVAL;
+  return ayt::api::init_object(&barrier->handle, Kind::kBarrier, 0, count) != 0 ? 0 : EAGAIN;
+}
+
+int ayatori_barrier_destroy(ayatori_barrier_t* barrier) { return destroy(&barrier->handle, Kind::kBarrier, EINVAL); }
+
+int ayatori_barrier_wait(ayatori_barrier_t* barrier) {
+  const Handle h = find_object(&barrier->handle, Kind::kBarrier);
+  if (h == 0) return EINVAL;
+  return sync::barrier_wait(h) ? AYATORI_BARRIER_SERIAL_THREAD : 0;
+}
+
+int ayatori_barrierattr_init(ayatori_barrierattr_t* attr) noexcept {
+  attr->reserved = 0;
+  return 0;
+}
+int ayatori_barrierattr_destroy(ayatori_barrierattr_t*) noexcept { return 0; }
+
+int ayatori_once(ayatori_once_t* control, void (*routine)(void)) {
+  if (!control || !routine) return EINVAL;
+  // Inside one process what is done is seen by a plain look. Between processes only the lock brings what the routine wrote.
+  const bool own_process = !ayt::gas::contains(control) || ayt::tasks::processes() == 1;
+  if (own_process && std::atomic_ref<int>(control->done).load(std::memory_order_acquire) != 0) return 0;
+  return run_once(control, routine) ? 0 : EAGAIN;
+}
+
+int ayatori_sem_init(ayatori_sem_t* sem, int, unsigned value) {
+  if (value > AYATORI_SEM_VALUE_MAX) return fail(EINVAL);
+  return ayt::api::init_object(&sem->handle, Kind::kSemaphore, 0, value) != 0 ? 0 : fail(ENOSPC);
+}
+
+int ayatori_sem_destroy(ayatori_sem_t* sem) {
+  const int failed = destroy(&sem->handle, Kind::kSemaphore, EINVAL);
+  return failed == 0 ? 0 : fail(failed);
+}
+
+int ayatori_sem_wait(ayatori_sem_t* sem) {
+  const Handle h = find_object(&sem->handle, Kind::kSemaphore);
+  if (h == 0) return fail(EINVAL);
+  sync::semaphore_wait(h, std::numeric_limits<std::int64_t>::max());
+  return 0;
+}
+
+int ayatori_sem_trywait(ayatori_sem_t* sem) {
+  const Handle h = find_object(&sem->handle, Kind::kSemaphore);
+  if (h == 0) return fail(EINVAL);
+  return sync::semaphore_try_wait(h) ? 0 : fail(EAGAIN);
+}
+
+int ayatori_sem_timedwait(ayatori_sem_t* sem, const struct timespec* until) {
+  const Handle h = find_object(&sem->handle, Kind::kSemaphore);
+  if (h == 0) return fail(EINVAL);
+  if (sync::semaphore_try_wait(h)) return 0;  // the time is looked at only where it must wait
+  if (!valid(until)) return fail(EINVAL);
+  return sync::semaphore_wait(h, deadline_of(*until, CLOCK_REALTIME)) ? 0 : fail(ETIMEDOUT);
+}
+
+int ayatori_sem_post(ayatori_sem_t* sem) {
+  const Handle h = find_object(&sem->handle, Kind::kSemaphore);
+  if (h == 0) return fail(EINVAL);
+  return sync::semaphore_post(h) ? 0 : fail(EOVERFLOW);
+}
+
+int ayatori_sem_getvalue(ayatori_sem_t* sem, int* value) {
+  const Handle h = find_object(&sem->handle, Kind::kSemaphore);
+  if (h == 0) return fail(EINVAL);
+  *value = static_cast<int>(sync::semaphore_value(h));
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads and the job, as include/ayatori/ayatori.h declares them. Called on user-level threads; what the caller's own
+// stack holds may lie in the space.
+//
+// C1. A thread's number (slot and generation) names it until it is joined or ends detached: the generation moves on then.
+// C2. A thread that told its own number to anybody (self), or detached itself, is `handed_out`: its end looks for
+//     waiters even if its creator's continuation was never taken.
+// C3. ayatori_thread_exit unwinds up to bottom_of_thread or bottom_of_first and ends the thread from there, on the
+//     unwinder's frames: the object in which it keeps its state lies below all frames, beside the routine's argument.
+#include <unwind.h>
+
+#include <cerrno>
+#include <new>
+
+#include "ayatori/ayatori.h"
+#include "ayatori/ayatori.hpp"
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "dsm/dsm.hpp"
+#include "gas/space.hpp"
+#include "net/bootstrap/bootstrap.hpp"
+#include "tasks/runtime.hpp"
+#include "ult/current.hpp"
+#include "ult/scheduler.hpp"
+
+namespace {
+
+namespace ayt = ayatori;
+namespace ult = ayatori::ult;
+using ult::Descriptor;
+using ult::JoinWord;
+
+// On the bottom of the stack of a thread of this interface.
+struct Thread {
+  void* (*routine)(void*);
+  void* argument;
+  _Unwind_Exception unwinding;
+};
+struct First {
+  int (*function)(int, char**);
+  _Unwind_Exception unwinding;
+};
+
+struct State {
+  bool first_is_ours = false;  // constant once threads run
+};
+constinit State state;
+
+Descriptor* current() noexcept { return ult::current_worker()->current; }
+
+// Of the current worker; the job may have to wait for begun and ended to agree (exit of the first thread).
+void count(std::uint64_t ult::WorkerCounters::* counter) noexcept {
+  const std::atomic_ref<std::uint64_t> c(ult::current_worker()->counters.*counter);
+  c.store(c.load(std::memory_order_relaxed) + 1, std::memory_order_release);  // pairs with all_ended
+}
+
+std::uint64_t sum(std::uint64_t ult::WorkerCounters::* counter) noexcept {
+  std::uint64_t all = 0;
+  for (int p = 0; p < ayt::tasks::processes(); ++p) {
+    ult::ProcessQueues& q = ult::queues_of(p);
+    for (int i = 0; i < q.workers; ++i)
+      all += std::atomic_ref<std::uint64_t>(q.worker[i].counters.*counter).load(std::memory_order_acquire);
+  }
+  return all;
+}
+
+// Ended are counted first: only threads that live begin others, so equal sums mean that none lived in between.
+bool all_ended() noexcept {
+  const std::uint64_t ended = sum(&ult::WorkerCounters::c_ended);
+  return sum(&ult::WorkerCounters::c_begun) == ended;
+}
+
+// An exception that leaves the routine finds no handler and ends the job by std::terminate, as this is noexcept.
+[[gnu::noinline]] void bottom_of_thread(void* object) noexcept {
+  const auto* t = static_cast<Thread*>(object);
+  void* const result = t->routine(t->argument);
+  current()->result = result;
+  count(&ult::WorkerCounters::c_ended);
+}
+
+[[gnu::noinline]] int bottom_of_first(void* object, ayt::detail::RootArgs args) noexcept {
+  return static_cast<First*>(object)->function(args.argc, args.argv);
+}
+
+// ------------------------------------------------------------------------------------------------ exit
+
+[[noreturn]] void finish_exit() noexcept {
+  if (current()->root) {
+    while (!all_ended()) ult::sleep(ayt::base::kNsPerMs);
+    ayt::net::bootstrap::set_result(0);
+  } else {
+    count(&ult::WorkerCounters::c_ended);
+  }
+  ult::end_thread();
+}
+
+_Unwind_Reason_Code stop_at_bottom(int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception*,
+                                   _Unwind_Context* context, void*) {
+  const auto ip = reinterpret_cast<void*>(_Unwind_GetIP(context) - 1);  // NOLINT: inside the call
+  const void* function = _Unwind_FindEnclosingFunction(ip);
+  if ((actions & _UA_END_OF_STACK) != 0 || function == reinterpret_cast<void*>(&bottom_of_thread) ||
+      function == reinterpret_cast<void*>(&bottom_of_first))
+    finish_exit();
+  return _URC_NO_REASON;
+}
+
+void swallowed(_Unwind_Reason_Code, _Unwind_Exception*) {
+  ayt::base::fatal("a catch (...) did not let ayatori_thread_exit pass: it must throw again");
+}
+
+// ------------------------------------------------------------------------------------------------ numbers
+
+// Null: names no thread (C1).
+Descriptor* thread_of(ayatori_thread_t number) noexcept {
+  const auto slot = static_cast<std::uint32_t>(number) - 1;
+  if (slot >= ult::config().thread_count) return nullptr;
+  Descriptor* d = &ult::config().threads[slot];
+  return ult::number_of(d) == number ? d : nullptr;
+}
+
+// Why the thread can be neither joined nor detached, or 0.
+int refuse(ayatori_thread_t number, Descriptor** thread) noexcept {
+  if (!ult::on_user_thread()) return EPERM;
+  Descriptor* d = thread_of(number);
+  if (!d) return ESRCH;
+  if (d->invoke != &bottom_of_thread && !d->root) return EINVAL;
+  const std::uint64_t word = d->join.load();
+  if (word != JoinWord::kRunning && !JoinWord::is_done(word)) return EINVAL;  // detached, or somebody waits
+  *thread = d;
+  return 0;
+}
+
+// Is `d` the caller, or does it wait for the caller's end?
+bool waits_for_caller(const Descriptor* d) noexcept {
+  return d == current() || current()->join.load() == reinterpret_cast<std::uint64_t>(d);
+}
+
+std::size_t largest_stack_bytes() noexcept {
+  // Less the guard, and a page for what lies below the first frame.
+  return (ayt::gas::layout().slot_pages - ayt::dsm::kGuardPages - 1) << ayt::gas::kPageShift;
+}
+
+bool valid(const ayatori_thread_attr_t& a) noexcept {
+  return (a.detach_state == AYATORI_THREAD_CREATE_JOINABLE || a.detach_state == AYATORI_THREAD_CREATE_DETACHED) &&
+         a.stack_bytes >= AYATORI_THREAD_STACK_MIN && a.stack_bytes <= largest_stack_bytes();
+}
+
+}  // namespace
+
+extern "C" {
+
+int ayatori_run(int argc, char** argv, int (*f)(int, char**)) {
+  First first{f, {}};
+  state.first_is_ours = true;
+  return ayt::detail::run_job(
+      argc, argv, [](void* where, void* from) { ::new (where) First(*static_cast<First*>(from)); }, &bottom_of_first,
+      [](void*) {}, &first, alignof(First), sizeof(First));
+}
+
+int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t* attr, void* (*routine)(void*),
+                          void* argument) {
+  if (!ult::on_user_thread()) return EPERM;
+  if (attr && !valid(*attr)) return EINVAL;
+  const ult::Room room = ult::allocate(alignof(Thread), sizeof(Thread));
+  if (!room.thread) return EAGAIN;
+  ::new (room.object) Thread{routine, argument, {}};
+  room.thread->result = nullptr;
+  if (attr && attr->detach_state == AYATORI_THREAD_CREATE_DETACHED) {
+    room.thread->handed_out = true;  // C2
+    room.thread->join.detach();
+  }
+  *thread = ult::number_of(room.thread);
+  count(&ult::WorkerCounters::c_begun);
+  ult::fork(room.thread, &bottom_of_thread);
+  return 0;
+}
+
+int ayatori_thread_join(ayatori_thread_t thread, void** result) {
+  Descriptor* d = nullptr;
+  if (const int refused = refuse(thread, &d)) return refused;
+  if (waits_for_caller(d)) return EDEADLK;
+  ult::join(d);
+  void* const value = d->result;
+  ++d->generation;  // C1
+  ult::reap(d);
+  if (result) *result = value;
+  return 0;
+}
+
+int ayatori_thread_detach(ayatori_thread_t thread) {
+  Descriptor* d = nullptr;
+  if (const int refused = refuse(thread, &d)) return refused;
+  if (d == current()) d->handed_out = true;  // C2
+  (void)ult::detach(d);
+  return 0;
+}
+
+void ayatori_thread_exit(void* result) {
+  AYT_CHECK(ult::on_user_thread(), "ayatori_thread_exit was called outside ayatori's threads");
+  Descriptor* d = current();
+  _Unwind_Exception* unwinding = nullptr;
+  if (d->root && state.first_is_ours)
+    unwinding = &static_cast<First*>(d->object)->unwinding;
+  else if (!d->root && d->invoke == &bottom_of_thread)
+    unwinding = &static_cast<Thread*>(d->object)->unwinding;
+  AYT_CHECK(unwinding, "ayatori_thread_exit was called in a thread that ayatori_thread_create did not make");
+  d->result = result;
+  unwinding->exception_class = 0;
+  unwinding->exception_cleanup = &swallowed;
+  const _Unwind_Reason_Code failed = _Unwind_ForcedUnwind(unwinding, &stop_at_bottom, nullptr);
+  // A frame without unwind tables: nothing of what is above was undone.
+  if (failed == _URC_END_OF_STACK) finish_exit();
+  ayt::base::fatal("ayatori_thread_exit: the stack cannot be unwound (reason {})", static_cast<int>(failed));
+}
+
+ayatori_thread_t ayatori_thread_self(void) noexcept {
+  if (!ult::on_user_thread()) return 0;
+  current()->handed_out = true;  // C2
+  return ult::number_of(current());
+}
+
+int ayatori_thread_equal(ayatori_thread_t a, ayatori_thread_t b) noexcept { return a == b; }
+
+int ayatori_thread_yield(void) {
+  ayt::detail::yield_thread();
+  return 0;
+}
+
+int ayatori_thread_attr_init(ayatori_thread_attr_t* attr) noexcept {
+  *attr = {largest_stack_bytes(), AYATORI_THREAD_CREATE_JOINABLE};
+  return 0;
+}
+int ayatori_thread_attr_destroy(ayatori_thread_attr_t* attr) noexcept {
+  *attr = {0, -1};
+  return 0;
+}
+int ayatori_thread_attr_setdetachstate(ayatori_thread_attr_t* attr, int detach_state) noexcept {
+  if (detach_state != AYATORI_THREAD_CREATE_JOINABLE && detach_state != AYATORI_THREAD_CREATE_DETACHED) return EINVAL;
+  attr->detach_state = detach_state;
+  return 0;
+}
+int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* detach_state) noexcept {
+  *detach_state = attr->detach_state;
+  return 0;
+}
+int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) noexcept {
+  if (bytes < AYATORI_THREAD_STACK_MIN || bytes > largest_stack_bytes()) return EINVAL;
+  attr->stack_bytes = bytes;
+  return 0;
+}
+int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) noexcept {
+  *bytes = attr->stack_bytes;
+  return 0;
+}
+
+}  // extern "C"

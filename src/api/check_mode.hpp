@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ayatori run --check` (AYATORI_CHECK): names, when the run has ended, what an ordinary program keeps that is not one
+// object for all processes: plain globals and function-local statics that processes changed differently
+// (check_globals.cpp), and locks of the C and C++ libraries used on objects in the space (check_locks.cpp).
+//
+// K1. Without the knob nothing is done: no symbol is interposed, the cost is one look at a flag at the start and the end.
+// K2. The program's result and exit status stay its own.
+// K3. The memory of the report is shared by all members and made before the fork: symbol tables and addresses are equal.
+#pragma once
+
+namespace ayatori::api::check_mode {
+
+void reserve(int processes);  // before the fork; reads the knob
+void begin();                 // every member, before the run
+void end();                   // every member, after the run: process 0 prints
+
+}  // namespace ayatori::api::check_mode

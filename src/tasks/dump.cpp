@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/dump.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/futex.hpp"
+#include "base/log.hpp"
+#include "base/symbols.hpp"
+#include "dsm/fault/dispatch.hpp"
+#include "gas/space.hpp"
+#include "tasks/stop.hpp"
+#include "tasks/sync.hpp"
+#include "tasks/unwind.hpp"
+#include "ult/scheduler.hpp"
+
+namespace ayatori::tasks::dump {
+namespace {
+
+using ult::Descriptor;
+using ult::ThreadState;
+
+constexpr std::size_t kFramesMax = 48;
+constexpr std::size_t kThreadsMax = 1'000;  // with their frames; the rest is counted
+constexpr std::size_t kNameMax = 200;
+constexpr std::size_t kBlockBytes = 4'096;  // PIPE_BUF: one write(2) stays in one piece
+constexpr int kLockTries = 1'000;
+
+struct State {
+  bool ignored_from_start = false;
+  bool running = false;  // the OS thread below exists
+  bool can_stop = false;
+  pid_t pid = 0;
+  pthread_t thread{};
+  std::atomic<int> tids[ult::kMaxWorkers] = {};  // OS threads of the workers; 0: none
+  std::atomic<std::uint32_t> requests{0};        // counts signals
+  std::atomic<bool> leaving{false};
+};
+constinit State state;
+
+// ------------------------------------------------------------------------------------------------ output
+
+// A block of lines, written in one piece as long as it fits (D2).
+class Block {
+ public:
+  ~Block() { flush(); }
+  template <class... Args>
+  void line(fmt::format_string<Args...> text, Args&&... args) {
+    if (sizeof room_ - used_ < base::kLineBytes) flush();
+    const std::span<char> rest(room_ + used_, base::kLineBytes - 1);
+    std::size_t n = base::print_prefix(rest);
+    n += base::print_to(rest.subspan(n), text, std::forward<Args>(args)...);
+    used_ += n;
+    room_[used_++] = '\n';
+  }
+  void flush() {
+    for (std::size_t done = 0; done < used_;) {
+      const ssize_t n = write(STDERR_FILENO, room_ + done, used_ - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      done += static_cast<std::size_t>(n);
+    }
+    used_ = 0;
+  }
+
+ private:
+  char room_[kBlockBytes];
+  std::size_t used_ = 0;
+};
+
+// ------------------------------------------------------------------------------------------------ stacks
+
+// D3. Of the space only the stacks that are here.
+class OwnMemory final : public StackMemory {
+ public:
+  OwnMemory() : fd_(open("/proc/self/mem", O_RDONLY | O_CLOEXEC)) {}
+  ~OwnMemory() {
+    if (fd_ >= 0) close(fd_);
+  }
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+
+  bool read(std::uint64_t address, void* to, std::size_t bytes) override {
+    const auto* const at = reinterpret_cast<const std::byte*>(address);  // NOLINT: looked at before use
+    if (gas::contains(at)) {
+      const gas::SlotIndex slot = gas::slot_of(gas::page_of(at));
+      if (slot == gas::kNoSlot || gas::slot_of(gas::page_of(at + bytes - 1)) != slot) return false;
+      std::memcpy(to, gas::system_view(ult::config().process) + gas::offset_of(at), bytes);
+      return true;
+    }
+    return fd_ >= 0 && pread(fd_, to, bytes, static_cast<off_t>(address)) == static_cast<ssize_t>(bytes);
+  }
+
+ private:
+  int fd_;
+};
+
+struct Trace {
+  std::uint64_t addresses[kFramesMax];
+  std::size_t count = 0;
+
+  void add(Frame& frame, StackMemory& memory) { count += walk(frame, memory, std::span(addresses).subspan(count)); }
+  void add_saved(const Descriptor* d, StackMemory& memory) {
+    Frame frame;
+    if (frame_of_saved(reinterpret_cast<std::uint64_t>(d->sp), memory, frame)) add(frame, memory);
+  }
+};
+
+int owner_of(const Descriptor* d) noexcept {
+  return static_cast<int>(gas::slot_entry(d->slot).owner.load(std::memory_order_relaxed));  // a hint (D2)
+}
+
+bool is_thread(const void* p) noexcept {
+  const auto offset = reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(ult::config().threads);
+  return offset % sizeof(Descriptor) == 0 && offset / sizeof(Descriptor) < ult::config().thread_count;
+}
+
+// ------------------------------------------------------------------------------------------------ the dump
+
+class Dump {
+ public:
+  void print();
+
+ private:
+  bool takes_one_more() {
+    if (printed_ < kThreadsMax) return ++printed_, true;
+    ++left_out_;
+    return false;
+  }
+  void print_worker(int number);
+  void print_queue(const char* what, ult::Queue& queue);
+  void print_placed(Descriptor* d);
+  void print_parked(const Descriptor* d, const std::string& where);
+  void print_waiting(const Descriptor* d);
+  void frames(Block& out, const Trace& trace);
+  std::string waited(const Descriptor* d);
+
+  const int self_ = ult::config().process;
+  OwnMemory memory_;
+  base::Symbols symbols_;
+  std::size_t printed_ = 0, left_out_ = 0;
+};
+
+std::string shortened(std::string name) {
+  if (name.size() > kNameMax) name = name.substr(0, kNameMax - 3) + "...";
+  return name;
+}
+
+void Dump::frames(Block& out, const Trace& trace) {
+  for (std::size_t i = 0; i < trace.count; ++i)
+    out.line("    #{} {}", i, shortened(symbols_.describe_code(trace.addresses[i])));
+}
+
+std::string Dump::waited(const Descriptor* d) {
+  switch (d->state) {
+    case ThreadState::kJoining: {
+      const auto* const child = static_cast<const Descriptor*>(d->wait_object);
+      if (!is_thread(child)) return "waits for the end of a thread";
+      return base::formatted("waits for the end of thread {}, which is at process {}", ult::number_of(child),
+                             owner_of(child));
+    }
+    case ThreadState::kLocking: {
+      const sync::Waited w = sync::describe(d->wait_object);
+      return base::formatted("waits for {} {}, locked at process {}", w.kind, w.handle, w.last_process);
+    }
+    case ThreadState::kWaiting: {
+      const sync::Waited w = sync::describe(d->wait_object);
+      if (w.expected > 0)
+        return base::formatted("waits at {} {}: {} of {} have arrived", w.kind, w.handle, w.arrived, w.expected);
+      return base::formatted("waits for {} {}", w.kind, w.handle);
+    }
+    case ThreadState::kSleeping: {
+      const std::int64_t left_ns = d->deadline_ns - base::real_now_ns();
+      return base::formatted("sleeps for another {} ms", left_ns > 0 ? left_ns / base::kNsPerMs : 0);
+    }
+    case ThreadState::kFaulting: return "waits for a page of another process";
+    default: return "";
+  }
+}
+
+// A running thread: its worker is stopped while the stack is read (H2 of stop.hpp: nothing allocates here).
+void Dump::print_worker(int number) {
+  const ult::Worker& w = ult::worker_of(number);
+  const int tid = state.tids[number].load(std::memory_order_acquire);
+  const volatile auto& current = w.current;
+  Block out;
+  if (tid == 0 || !current) {
+    out.line("worker {}.{}: {}", self_, number, tid == 0 ? "not there" : "idle");
+    return;
+  }
+  Trace trace;
+  const Descriptor* thread = nullptr;
+  stop::Stopped stopped;
+  const bool has_stopped = state.can_stop && stop::stop_thread(tid, stopped);
+  if (has_stopped) {
+    thread = current;
+    Frame frame;
+    if (frame_of_signal(stopped.context, memory_, frame)) {
+      trace.add(frame, memory_);
+      // The runtime's own stack ends where the thread was left, whose registers are saved.
+      const auto low = reinterpret_cast<std::uint64_t>(w.native_low);
+      if (thread && frame.sp() - low <= w.native_bytes) trace.add_saved(thread, memory_);
+    }
+    stop::resume_thread();
+  }
+  if (!has_stopped) thread = current;
+  if (!thread) {
+    out.line("worker {}.{}: in the runtime", self_, number);
+  } else {
+    if (!takes_one_more()) return;
+    out.line("thread {}: running on worker {}.{}{}", ult::number_of(thread), self_, number,
+             has_stopped ? "" : " (it could not be stopped to look at its stack)");
+  }
+  frames(out, trace);
+}
+
+void Dump::print_parked(const Descriptor* d, const std::string& where) {
+  if (!takes_one_more()) return;
+  Block out;
+  const void* const sp = d->sp;
+  const ThreadState before = d->state;
+  Trace trace;
+  const unsigned pins_of_fault = before == ThreadState::kFaulting ? 1 : 0;  // P3 of ult/park.hpp
+  if (before == ThreadState::kFaulting) {
+    Frame frame;
+    const auto context = reinterpret_cast<std::uint64_t>(d->fault_frame) + d->fault_offset + sizeof(void*);
+    if (frame_of_signal(context, memory_, frame)) trace.add(frame, memory_);
+  } else {
+    trace.add_saved(d, memory_);
+  }
+  out.line("thread {}: {}{}{}", ult::number_of(d), where, d->pins > pins_of_fault ? ", pinned" : "",
+           d->sp != sp || d->state != before ? " (has moved on)" : "");
+  frames(out, trace);
+}
+
+void Dump::print_placed(Descriptor* d) {
+  if (!takes_one_more()) return;
+  Block out;
+  out.line("thread {}: placed on process {}, not started; begins in {}", ult::number_of(d), self_,
+           shortened(symbols_.describe_code(reinterpret_cast<std::uintptr_t>(d->invoke))));
+}
+
+void Dump::print_queue(const char* what, ult::Queue& queue) {
+  // What the queue holds is noted under its lock, printed without. A process that hangs may hang holding it.
+  bool locked = false;
+  for (int i = 0; i < kLockTries && !(locked = queue.lock.try_lock()); ++i) usleep(100);
+  if (!locked) {
+    Block().line("the queue of {} threads is locked: not printed", what);
+    return;
+  }
+  Descriptor* noted[kThreadsMax];
+  std::size_t count = 0;
+  for (Descriptor* d = queue.list.head; d; d = d->next) {
+    if (count < kThreadsMax)
+      noted[count++] = d;
+    else
+      ++left_out_;
+  }
+  queue.lock.unlock();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (owner_of(noted[i]) != self_ || std::strcmp(what, "placed") == 0)
+      print_placed(noted[i]);
+    else
+      print_parked(noted[i], base::formatted("ready on process {}", self_));
+  }
+}
+
+void Dump::print_waiting(const Descriptor* d) {
+  const std::string why = waited(d);
+  if (!why.empty()) print_parked(d, why);
+}
+
+void Dump::print() {
+  const ult::Config& c = ult::config();
+  const ult::ProcessQueues& q = ult::queues_of(self_);
+  Block().line("process {} of {} (pid {}), {} worker{}:", self_, c.processes, getpid(), c.workers,
+               c.workers == 1 ? "" : "s");
+  for (int i = 0; i < c.workers; ++i) print_worker(i);
+  for (int i = 0; i < c.workers; ++i)
+    for (std::uint64_t age = 0; const Descriptor* const d = q.worker[i].deque.look(age); ++age)
+      print_parked(d, base::formatted("ready, in the deque of worker {}.{}", self_, i));
+  print_queue("ready", ult::queues_of(self_).ready);
+  print_queue("placed", ult::queues_of(self_).placed);
+  // The waiting ones: of all stacks ever handed out those that are here.
+  const gas::Layout& l = gas::layout();
+  for (int p = 0; p < c.processes; ++p) {
+    const std::uint32_t count = ult::queues_of(p).next_fresh_slot;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Descriptor* const d = &c.threads[static_cast<std::uint32_t>(p) * l.slots_per_process + i];
+      if (owner_of(d) == self_) print_waiting(d);
+    }
+  }
+  Block end;
+  if (left_out_ != 0) end.line("... and {} more threads", left_out_);
+  end.line("end of the dump: {} thread{}", printed_ + left_out_, printed_ + left_out_ == 1 ? "" : "s");
+}
+
+// ------------------------------------------------------------------------------------------------ signal and OS thread
+
+void on_quit(int) {
+  if (dsm::fault::raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) !=
+      state.pid) {  // a child that the program has forked: it ends
+    const struct sigaction standard{};
+    sigaction(SIGQUIT, &standard, nullptr);
+    dsm::fault::raw_syscall(SYS_tkill, dsm::fault::raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGQUIT, 0, 0, 0, 0);
+    return;
+  }
+  state.requests.fetch_add(1, std::memory_order_release);  // pairs with serve()
+  dsm::fault::raw_syscall(SYS_futex, reinterpret_cast<long>(&state.requests), FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+void* serve(void*) {
+  pthread_setname_np(pthread_self(), "ayatori-dump");
+  for (std::uint32_t seen = 0;;) {
+    const std::uint32_t now = state.requests.load(std::memory_order_acquire);
+    if (state.leaving.load(std::memory_order_acquire)) return nullptr;
+    if (now == seen) {
+      base::futex_wait(state.requests, seen);
+      continue;
+    }
+    seen = now;  // several at once are one
+    Dump().print();
+  }
+}
+
+}  // namespace
+
+void attach() noexcept {
+  struct sigaction now{};
+  state.ignored_from_start = sigaction(SIGQUIT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+void start() {
+  struct sigaction now{};
+  if (sigaction(SIGQUIT, nullptr, &now) != 0) return;
+  if (now.sa_handler != SIG_DFL && !(now.sa_handler == SIG_IGN && state.ignored_from_start)) return;  // D1
+  state.pid = getpid();
+  state.can_stop = stop::start();
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers run on threads of the program
+  const int error = pthread_create(&state.thread, nullptr, serve, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  AYT_CHECK(error == 0, "no OS thread for thread dumps: {}", std::strerror(error));
+  state.running = true;
+  struct sigaction action{};
+  action.sa_handler = on_quit;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigaction(SIGQUIT, &action, nullptr);
+}
+
+void enter_worker(int number) noexcept {
+  state.tids[number].store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
+}
+void leave_worker(int number) noexcept { state.tids[number].store(0, std::memory_order_release); }
+
+void stop(bool launched) {
+  if (!state.running) return;
+  struct sigaction now{};
+  if (!launched && sigaction(SIGQUIT, nullptr, &now) == 0 && now.sa_handler == on_quit) {
+    struct sigaction action{};
+    action.sa_handler = state.ignored_from_start ? SIG_IGN : SIG_DFL;
+    sigaction(SIGQUIT, &action, nullptr);
+  }
+  state.leaving.store(true, std::memory_order_release);  // pairs with serve()
+  state.requests.fetch_add(1, std::memory_order_release);
+  base::futex_wake(state.requests, base::kAllWaiters);
+  pthread_join(state.thread, nullptr);
+  state.running = false;
+}
+
+}  // namespace ayatori::tasks::dump

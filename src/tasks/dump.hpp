@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where every thread of this process stands, printed on SIGQUIT (Ctrl-\, `ayatori dump JOB`); the job goes on.
+//
+// The signal's handler only wakes an OS thread of ours, which looks at workers, deques, queues and descriptors without
+// stopping anything but the worker whose running thread it prints, for about a millisecond each (stop.hpp).
+// D1. A handler that the program has installed for SIGQUIT, before the run or inside it, stays: then there is no dump.
+// D2. What is printed is no snapshot: threads move on meanwhile. Each block of lines that belongs to a thread is one
+//     write(2) to standard error, whole lines, each with the prefix "ayatori[PROCESS]: ".
+// D3. Stacks are read through the system view of this process, other memory through /proc/self/mem: nothing faults.
+#pragma once
+
+namespace ayatori::tasks::dump {
+
+void attach() noexcept;                  // before the program's code: an inherited "ignore" is not the program's wish
+void start();                            // before the run is announced to the launcher
+void enter_worker(int number) noexcept;  // on the worker's OS thread
+void leave_worker(int number) noexcept;
+// After the run. With a launcher, whose requests may still be on their way, the signal is ignored from here on; without
+// one the default comes back.
+void stop(bool launched);
+
+}  // namespace ayatori::tasks::dump

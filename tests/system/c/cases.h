@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the cases of the C interface share. A case checks with CHECK; it runs on the first thread. */
+#ifndef TESTS_SYSTEM_C_CASES_H
+#define TESTS_SYSTEM_C_CASES_H
+
+#include <ayatori/ayatori.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* helper.cpp */
+int here(void);          /* number of the process */
+int process_count(void); /* of the job */
+int worker_count(void);  /* of this process */
+void migrate(void);      /* returns on another process, if there is one; called by any thread */
+void failed(const char* file, int line, const char* what);
+int failures(void);
+/* Calls exit_now(result) below a frame with a C++ object whose destructor sets *destroyed. */
+void below_an_object(void (*exit_now)(void*), void* result, int* destroyed);
+void note(int n); /* a sum that all processes add to */
+int noted(void);
+
+#define CHECK(e) ((e) ? (void)0 : failed(__FILE__, __LINE__, #e))
+
+#ifdef __cplusplus
+}
+#endif
+
+/* The time of `clock` in so many milliseconds. */
+struct timespec in_ms(int clock, long ms);
+int64_t now_ms(void);
+
+void threads_results(void);
+void threads_errors(void);
+void threads_attr(void);
+void threads_detached(void);
+void threads_exit(void);
+void threads_joined_by_others(void);
+void mutex_normal(void);
+void mutex_in_static_data(void);
+void mutex_initialiser(void);
+void mutex_types(void);
+void mutex_timed(void);
+void cond_queue(void);
+void cond_timed(void);
+void barrier_rounds(void);
+void once_runs(void);
+void sem_permits(void);
+void sem_errors(void);
+void sem_in_static_data(void);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads: results from any process, return codes, attributes, exit from nested frames. */
+#include <errno.h>
+#include <string.h>
+
+#include "cases.h"
+
+enum { kThreads = 24 };
+
+struct task {
+  int number;
+  int began_at, ended_at;
+  ayatori_thread_t self;
+  struct task* next;
+};
+
+static void* wander(void* argument) {
+  struct task* t = argument;
+  t->began_at = here();
+  t->self = ayatori_thread_self();
+  migrate();
+  CHECK(ayatori_thread_equal(t->self, ayatori_thread_self()));
+  t->ended_at = here();
+  return (char*)argument + t->number;
+}
+
+/* Threads that end on another process than they began on; their results and writes reach the joiner. */
+void threads_results(void) {
+  struct task tasks[kThreads];
+  ayatori_thread_t threads[kThreads];
+  for (int i = 0; i < kThreads; ++i) {
+    tasks[i] = (struct task){i, -1, -1, 0, NULL};
+    CHECK(ayatori_thread_create(&threads[i], NULL, wander, &tasks[i]) == 0);
+  }
+  for (int i = 0; i < kThreads; ++i) {
+    void* result = NULL;
+    if (i % 3 == 0) migrate();
+    CHECK(ayatori_thread_join(threads[i], &result) == 0);
+    CHECK(result == (char*)&tasks[i] + i);
+    CHECK(tasks[i].self == threads[i] && tasks[i].began_at >= 0);
+    CHECK(process_count() == 1 || tasks[i].began_at != tasks[i].ended_at);
+  }
+}
+
+static void* give_back(void* argument) { return argument; }
+static void* join_itself(void* argument) {
+  void* result;
+  *(int*)argument = ayatori_thread_join(ayatori_thread_self(), &result);
+  return NULL;
+}
+
+static void* join_creator(void* argument) {
+  CHECK(ayatori_thread_join(*(ayatori_thread_t*)argument, NULL) == 0);
+  return NULL;
+}
+static void* joins_its_joiner(void* argument) {
+  ayatori_thread_t self = ayatori_thread_self();
+  CHECK(ayatori_thread_create(argument, NULL, join_creator, &self) == 0); /* runs at once, and waits for us */
+  CHECK(ayatori_thread_join(*(ayatori_thread_t*)argument, NULL) == EDEADLK);
+  return NULL;
+}
+
+void threads_errors(void) {
+  ayatori_thread_t thread;
+  int code = -1;
+  CHECK(ayatori_thread_create(&thread, NULL, join_itself, &code) == 0);
+  CHECK(ayatori_thread_join(thread, NULL) == 0 && code == EDEADLK);
+  CHECK(ayatori_thread_join(thread, NULL) == ESRCH && ayatori_thread_detach(thread) == ESRCH);
+  CHECK(ayatori_thread_join(0, NULL) == ESRCH);
+  CHECK(ayatori_thread_join(~(ayatori_thread_t)0, NULL) == ESRCH);
+  CHECK(ayatori_thread_self() != 0 && !ayatori_thread_equal(ayatori_thread_self(), thread));
+  CHECK(ayatori_thread_join(ayatori_thread_self(), NULL) == EDEADLK);
+  CHECK(ayatori_thread_yield() == 0);
+  ayatori_thread_attr_t bad;
+  memset(&bad, 0, sizeof bad);
+  CHECK(ayatori_thread_create(&thread, &bad, give_back, NULL) == EINVAL);
+  if (process_count() == 1 && worker_count() == 1) {
+    /* Two that join each other; elsewhere nobody knows who is first. The last one ends, and is joined here. */
+    ayatori_thread_t child;
+    CHECK(ayatori_thread_create(&thread, NULL, joins_its_joiner, &child) == 0);
+    CHECK(ayatori_thread_join(child, NULL) == 0);
+  }
+}
+
+void threads_attr(void) {
+  ayatori_thread_attr_t attr;
+  int state = -1;
+  size_t bytes = 0, most = 0;
+  CHECK(ayatori_thread_attr_init(&attr) == 0);
+  CHECK(ayatori_thread_attr_getdetachstate(&attr, &state) == 0 && state == AYATORI_THREAD_CREATE_JOINABLE);
+  CHECK(ayatori_thread_attr_setdetachstate(&attr, 7) == EINVAL);
+  CHECK(ayatori_thread_attr_getstacksize(&attr, &most) == 0 && most >= 200 * 1024);
+  CHECK(ayatori_thread_attr_setstacksize(&attr, most + 1) == EINVAL);
+  CHECK(ayatori_thread_attr_setstacksize(&attr, AYATORI_THREAD_STACK_MIN - 1) == EINVAL);
+  CHECK(ayatori_thread_attr_setstacksize(&attr, 65536) == 0);
+  CHECK(ayatori_thread_attr_getstacksize(&attr, &bytes) == 0 && bytes == 65536);
+  ayatori_thread_t thread;
+  void* result = NULL;
+  CHECK(ayatori_thread_create(&thread, &attr, give_back, &bytes) == 0);
+  CHECK(ayatori_thread_join(thread, &result) == 0 && result == &bytes);
+  CHECK(ayatori_thread_attr_destroy(&attr) == 0);
+  CHECK(ayatori_thread_create(&thread, &attr, give_back, NULL) == EINVAL);
+}
+
+struct detached {
+  ayatori_sem_t may_end, ended;
+  int code;
+};
+static void* wait_and_post(void* argument) {
+  struct detached* d = argument;
+  ayatori_sem_wait(&d->may_end);
+  migrate();
+  ayatori_sem_post(&d->ended);
+  return NULL;
+}
+static void* detach_itself(void* argument) {
+  struct detached* d = argument;
+  d->code = ayatori_thread_detach(ayatori_thread_self());
+  ayatori_sem_post(&d->ended);
+  return NULL;
+}
+
+void threads_detached(void) {
+  struct detached d;
+  ayatori_thread_t thread;
+  ayatori_thread_attr_t attr;
+  CHECK(ayatori_sem_init(&d.may_end, 0, 0) == 0 && ayatori_sem_init(&d.ended, 0, 0) == 0);
+  ayatori_thread_attr_init(&attr);
+  CHECK(ayatori_thread_attr_setdetachstate(&attr, AYATORI_THREAD_CREATE_DETACHED) == 0);
+  for (int i = 0; i < 200; ++i) {
+    const ayatori_thread_attr_t* how = i % 2 ? &attr : NULL;
+    CHECK(ayatori_thread_create(&thread, how, wait_and_post, &d) == 0);
+    if (!how) CHECK(ayatori_thread_detach(thread) == 0);
+    /* It waits for what comes next, so it lives. */
+    CHECK(ayatori_thread_join(thread, NULL) == EINVAL && ayatori_thread_detach(thread) == EINVAL);
+    CHECK(ayatori_sem_post(&d.may_end) == 0 && ayatori_sem_wait(&d.ended) == 0);
+  }
+  /* By itself; it has no stack for ever, or there would be none left in the end. */
+  for (int i = 0; i < 20000; ++i) {
+    d.code = -1;
+    if (ayatori_thread_create(&thread, NULL, detach_itself, &d) != 0 || ayatori_sem_wait(&d.ended) != 0 ||
+        d.code != 0) {
+      CHECK(!"a thread that detaches itself");
+      break;
+    }
+  }
+  /* An ended thread may be detached. */
+  CHECK(ayatori_thread_create(&thread, NULL, give_back, NULL) == 0);
+  CHECK(ayatori_thread_detach(thread) == 0 && ayatori_thread_detach(thread) != 0);
+  CHECK(ayatori_sem_destroy(&d.may_end) == 0 && ayatori_sem_destroy(&d.ended) == 0);
+}
+
+static void leave(void* result) {
+  if (result) ayatori_thread_exit(result);
+}
+static int deeper(int depth, int* destroyed) {
+  if (depth == 10) migrate();
+  if (depth == 0) {
+    below_an_object(leave, destroyed, destroyed);
+    return 0;
+  }
+  return deeper(depth - 1, destroyed) + 1;
+}
+static void* exits(void* argument) {
+  deeper(20, argument);
+  CHECK(!"nothing comes back from ayatori_thread_exit");
+  return NULL;
+}
+
+/* The result of exit reaches the joiner, and what was on the way out ran. */
+void threads_exit(void) {
+  ayatori_thread_t threads[kThreads];
+  int destroyed[kThreads] = {0};
+  for (int i = 0; i < kThreads; ++i) CHECK(ayatori_thread_create(&threads[i], NULL, exits, &destroyed[i]) == 0);
+  for (int i = 0; i < kThreads; ++i) {
+    void* result = NULL;
+    CHECK(ayatori_thread_join(threads[i], &result) == 0 && result == &destroyed[i] && destroyed[i] == 1);
+  }
+}
+
+struct told {
+  ayatori_sem_t told, done;
+  ayatori_thread_t who;
+  int code;
+  void* result;
+};
+static void* tells(void* argument) {
+  struct told* t = argument;
+  t->who = ayatori_thread_self();
+  ayatori_sem_post(&t->told);
+  return t;
+}
+static void* joins_other(void* argument) {
+  struct told* t = argument;
+  ayatori_sem_wait(&t->told);
+  migrate();
+  t->code = ayatori_thread_join(t->who, &t->result);
+  ayatori_sem_post(&t->done);
+  return NULL;
+}
+
+/* A thread that tells its number is joined by another one than its creator, at any moment of its end. */
+void threads_joined_by_others(void) {
+  for (int i = 0; i < 40; ++i) {
+    struct told t = {.who = 0, .code = -1, .result = NULL};
+    ayatori_thread_t joiner, told;
+    CHECK(ayatori_sem_init(&t.told, 0, 0) == 0 && ayatori_sem_init(&t.done, 0, 0) == 0);
+    CHECK(ayatori_thread_create(&joiner, NULL, joins_other, &t) == 0);
+    CHECK(ayatori_thread_create(&told, NULL, tells, &t) == 0);
+    CHECK(ayatori_sem_wait(&t.done) == 0 && t.code == 0 && t.result == &t);
+    CHECK(ayatori_thread_join(told, NULL) == ESRCH);
+    CHECK(ayatori_thread_join(joiner, NULL) == 0);
+  }
+}

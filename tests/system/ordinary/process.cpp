@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// What belongs to a process or an OS thread: signal handlers, errno, pinned threads, OS threads of the program, globals.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "suite.hpp"
+
+using suite::elsewhere;
+using suite::kMigrations;
+using suite::migrate;
+
+namespace {
+
+struct Seen {
+  volatile sig_atomic_t count = 0;
+  volatile const char* text = nullptr;
+  volatile int sum = 0;
+};
+Seen seen;  // of each process
+
+void on_signal(int) {
+  seen.count = seen.count + 1;
+  int sum = 0;
+  if (seen.text)
+    for (int i = 0; i < 9000; i += 100) sum += seen.text[i];  // memory of the space, perhaps of another process
+  seen.sum = sum;
+}
+
+void install(int signal, int flags) {
+  struct sigaction action{};
+  action.sa_handler = on_signal;
+  action.sa_flags = flags;
+  CHECK(sigaction(signal, &action, nullptr) == 0);
+}
+
+// errno's address is one of the OS thread: a compiler may keep it over a call, so it is asked for anew each time.
+[[gnu::noinline]] void set_errno(int value) { errno = value; }
+[[gnu::noinline]] int get_errno() { return errno; }
+
+ayatori::global<std::vector<int>> shared_vector;
+ayatori::global<ayatori::mutex> shared_mutex;
+int plain_global = 5;
+
+}  // namespace
+
+CASE(program_signal_handlers_on_threads) {
+  for (int p = 0; p < ayatori::process_count(); ++p)
+    ayatori::thread(ayatori::on(p), [] {
+      ayatori::pinned here;
+      install(SIGUSR1, 0);
+      install(SIGUSR2, SA_NODEFER);
+    }).join();
+  for (int i = 0; i < kMigrations; ++i) {
+    std::string text(9001, 'a');
+    elsewhere([&] { text.assign(9001, static_cast<char>('a' + i % 26)); });
+    migrate();
+    ayatori::pinned here;
+    const int before = seen.count;
+    seen.text = text.data();
+    CHECK(raise(i % 2 == 0 ? SIGUSR1 : SIGUSR2) == 0);
+    seen.text = nullptr;
+    CHECK(seen.count == before + 1 && seen.sum == 90 * ('a' + i % 26));
+  }
+}
+
+// Signals arrive at every place of threads whose stacks end at the edge of a page.
+CASE(signals_on_the_edges_of_stacks) {
+  struct Go {
+    static int down(int depth, std::size_t room) {
+      auto* p = static_cast<char*>(__builtin_alloca(room));
+      std::memset(p, depth, room);
+      ayatori::pinned here;
+      raise(SIGURG);
+      return depth == 0 ? p[room - 1] : down(depth - 1, room) + (p[0] == depth);
+    }
+  };
+  for (int p = 0; p < ayatori::process_count(); ++p)
+    ayatori::thread(ayatori::on(p), [] {
+      ayatori::pinned here;
+      install(SIGURG, SA_NODEFER);
+    }).join();
+  for (int i = 0; i < kMigrations; ++i)
+    CHECK(elsewhere([&] { return Go::down(20, 4096 - 300 + static_cast<std::size_t>(i) * 7); }) == 20);
+}
+
+CASE(errno_belongs_to_the_thread) {
+  for (int i = 1; i <= kMigrations; ++i) {
+    set_errno(i);
+    migrate();
+    // A migration calls nothing that sets errno but what runs on other threads in between.
+    CHECK_NOTE(get_errno() == i, std::to_string(get_errno()));
+    ayatori::thread other([] { set_errno(-5); });
+    ayatori::this_thread::yield();
+    other.join();
+  }
+}
+
+CASE(pinned_threads_stay) {
+  for (int i = 0; i < kMigrations; ++i) {
+    migrate();
+    ayatori::pinned outer;
+    const int here = ayatori::process_id();
+    const pid_t pid = getpid();
+    ayatori::thread child([] {
+      for (int k = 0; k < 3; ++k) ayatori::this_thread::yield();
+    });
+    {
+      ayatori::pinned inner;
+      ayatori::this_thread::yield();
+    }
+    ayatori::this_thread::sleep_for(std::chrono::microseconds(i));
+    child.join();
+    CHECK(ayatori::process_id() == here && getpid() == pid);
+  }
+}
+
+CASE(os_threads_use_the_space) {
+  for (int i = 0; i < kMigrations / 5; ++i) {
+    std::vector<int> v;
+    ayatori::mutex mutex;
+    long count = 0;
+    std::unique_ptr<std::string> text;
+    elsewhere([&] {
+      v.assign(5000, i);
+      text = std::make_unique<std::string>(1000, 't');
+    });
+    migrate();
+    ayatori::pinned here;
+    long sum = 0;
+    std::thread worker([&] {
+      for (const int x : v) sum += x;  // faults on an OS thread of the program
+      for (int& x : v) ++x;
+      text.reset();  // a delete there of what a user-level thread made
+      for (int k = 0; k < 50; ++k) {
+        std::lock_guard lock(mutex);
+        ++count;
+      }
+    });
+    ayatori::thread other([&] {
+      for (int k = 0; k < 50; ++k) {
+        std::lock_guard lock(mutex);
+        ++count;
+      }
+    });
+    other.join();
+    worker.join();
+    CHECK(sum == 5000L * i && count == 100);
+    CHECK(elsewhere([&] { return v[4999] == i + 1 && !text; }));
+  }
+}
+
+CASE(globals_of_the_job_and_of_the_process) {
+  shared_vector->clear();
+  for (int i = 0; i < kMigrations; ++i) {
+    std::lock_guard lock(*shared_mutex);
+    shared_vector->push_back(i);
+    migrate();
+  }
+  CHECK(shared_vector->size() == kMigrations && shared_vector->back() == kMigrations - 1);
+  CHECK(ayatori::in_space(&*shared_vector) && !ayatori::in_space(&plain_global) && plain_global == 5);
+}
+
+CASE(sleeping_and_timed_waits) {
+  ayatori::mutex mutex;
+  ayatori::condition_variable condition;
+  bool ready = false;
+  std::unique_lock lock(mutex);
+  CHECK(!condition.wait_for(lock, std::chrono::milliseconds(5), [&] { return ready; }));
+  ayatori::thread setter([&] {
+    ayatori::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::lock_guard inner(mutex);
+    ready = true;
+    condition.notify_all();
+  });
+  CHECK(condition.wait_for(lock, std::chrono::seconds(20), [&] { return ready; }));
+  lock.unlock();
+  setter.join();
+}
