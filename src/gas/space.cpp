@@ -55,6 +55,8 @@ void* shared_map(std::size_t bytes, const char* what) {
 }
 
 void reserve(int processes, const Sizes& sizes) {
+  tables = {};
+  lay = {};
   Layout& l = lay;
   l.base = sizes.base;
   l.bytes = sizes.space_bytes;
