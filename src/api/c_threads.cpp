@@ -219,6 +219,11 @@ ayatori_thread_t ayatori_thread_self(void) noexcept {
   return ult::number_of(current());
 }
 
+[[gnu::noinline]] int* ayatori_errno_location(void) noexcept {
+  asm volatile("" ::: "memory");  // no pure function, whatever is optimised at link time
+  return __errno_location();
+}
+
 int ayatori_thread_equal(ayatori_thread_t a, ayatori_thread_t b) noexcept { return a == b; }
 
 int ayatori_thread_yield(void) {

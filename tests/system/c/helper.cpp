@@ -26,15 +26,16 @@ int worker_count() { return ayatori::worker_count(); }
 void migrate() {
   if (ayatori::process_count() == 1) return;
   const int from = ayatori::process_id();
-  while (ayatori::process_id() == from) {
+  for (auto patience = std::chrono::microseconds(500); ayatori::process_id() == from;
+       patience = std::min(2 * patience, std::chrono::microseconds(20'000))) {
     ayatori::atomic<int> stolen{0};
     bool gave_up = false;
-    ayatori::thread child([&stolen, &gave_up] {
+    ayatori::thread child([&stolen, &gave_up, patience] {
       const auto began = std::chrono::steady_clock::now();
       while (stolen.load(std::memory_order_relaxed) == 0) {
         __builtin_ia32_pause();
         // Every worker may have such a child now, with nobody left to steal.
-        if (std::chrono::steady_clock::now() - began > std::chrono::milliseconds(20)) {
+        if (std::chrono::steady_clock::now() - began > patience) {
           gave_up = true;
           return;
         }

@@ -5,7 +5,7 @@
 
 #include "cases.h"
 
-enum { kThreads = 24 };
+enum { kThreads = 10 };
 
 struct task {
   int number;
