@@ -90,6 +90,7 @@ struct Limits {
   std::uint32_t clean_pages = 1u << 18;  // when so many are cached, the oldest are dropped and their memory is freed
   std::uint32_t dirty_pages = 1u << 22;  // when so many are dirty, all are sent and dropped
   std::uint32_t refresh_pages = 4096;    // the youngest so many are refreshed in place at an acquire, others dropped
+  std::uint32_t few_clean_pages = 256;   // while more are cached, one that changed is dropped, not refreshed
   std::uint16_t refresh_age = 16;        // a page is dropped after so many refreshes
   std::uint16_t refresh_changes = 4;     // or after so many that found it changed
   std::uint32_t empty_releases = 4;      // a dirty page whose diffs stayed empty so often is dropped,
@@ -464,7 +465,7 @@ class Coherence {
       env_.point();
       diff::blend(diff::words(remote) + w, now, mask);
       diff::store(diff::words(twin) + w, now);
-      bytes += static_cast<std::uint64_t>(__builtin_popcountll(mask)) / 8;
+      bytes += diff::count_bytes(mask);
     });
     if (bytes != 0) {
       s.dirty[i].empty = 0;
@@ -507,6 +508,7 @@ class Coherence {
   void refresh_clean(int p, std::uint32_t& zaps) {
     ProcessState& s = process(p);
     const std::uint32_t keep_from = s.clean_count > limits_.refresh_pages ? s.clean_count - limits_.refresh_pages : 0;
+    const bool many = s.clean_count > limits_.few_clean_pages;
     for (std::uint32_t i = s.clean_count; i-- > 0;) {
       ProcessState::Clean& c = s.clean[i];
       const PageIndex page = c.page;
@@ -517,7 +519,14 @@ class Coherence {
         continue;
       }
       SlotLock guard(*this, env_.slot_of(page));
-      if (diff::refresh(env_.page_in(p, page), env_.page_in(env_.owner_of(page), page)) != 0) ++c.changes;
+      std::byte* const remote = env_.page_in(env_.owner_of(page), page);
+      if (many) {  // what changes is rarely read again before it changes once more
+        if (diff::equal_page(env_.page_in(p, page), remote)) continue;
+        s.scratch[zaps++] = page;
+        remove_clean(s, page);
+      } else if (diff::refresh(env_.page_in(p, page), remote) != 0) {
+        ++c.changes;
+      }
     }
   }
 

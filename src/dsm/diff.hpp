@@ -35,6 +35,11 @@ inline Word differing_bytes(Word a, Word b) noexcept {
   return (high >> 7) * 0xff;
 }
 
+// How many bytes a mask of differing_bytes selects.
+inline std::uint64_t count_bytes(Word mask) noexcept {
+  return ((mask & 0x0101010101010101ULL) * 0x0101010101010101ULL) >> 56;
+}
+
 // Puts the bytes of `value` selected by `mask` into *w (W1, W2).
 inline void blend(Word* w, Word value, Word mask) noexcept {
   if (mask == ~Word{0}) {  // all of it is the writer's
@@ -63,6 +68,12 @@ inline void for_differing(std::byte* a, std::byte* b, F&& f) {
     if (equal64(a + line, b + line)) continue;
     for (std::size_t i = line / sizeof(Word); i < line / sizeof(Word) + 8; ++i) f(i);
   }
+}
+
+inline bool equal_page(const std::byte* a, const std::byte* b) noexcept {
+  for (std::size_t line = 0; line < gas::kPageBytes; line += 64)
+    if (!equal64(a + line, b + line)) return false;
+  return true;
 }
 
 inline void copy_page(std::byte* to, const std::byte* from) noexcept { std::memcpy(to, from, gas::kPageBytes); }

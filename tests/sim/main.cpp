@@ -77,6 +77,7 @@ Shape draw_shape(Random& random, int* threads) {
       random.percent(30) ? static_cast<std::uint32_t>(random.between(4, 14)) : static_cast<std::uint32_t>(kMaxPages);
   l.few_dirty_pages = random.percent(40) ? 1 + random.below(8) : 1000;
   l.refresh_pages = random.percent(50) ? random.below(6) : 1000;
+  l.few_clean_pages = random.percent(50) ? random.below(6) : 1000;
   l.refresh_age = static_cast<std::uint16_t>(random.between(1, 8));
   l.refresh_changes = static_cast<std::uint16_t>(random.between(1, 4));
   l.empty_releases = static_cast<std::uint32_t>(random.between(1, 5));
