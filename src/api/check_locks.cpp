@@ -154,7 +154,7 @@ void redirect(const ElfW(Rela) * relocations, std::size_t bytes, std::uintptr_t 
   }
 }
 
-int redirect_image(dl_phdr_info* info, std::size_t, void*) {
+[[maybe_unused]] int redirect_image(dl_phdr_info* info, std::size_t, void*) {
   const std::string path = info->dlpi_name;
   const std::string_view file = std::string_view(path).substr(path.rfind('/') + 1);
   for (const char* own :
