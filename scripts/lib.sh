@@ -41,7 +41,7 @@ quick_labels='^(unit|litmus|sim|system|soak-quick)$'
 run_tests() {
   tests_folder=$1 tests_log=$2
   shift 2
-  ctest --test-dir "$tests_folder" -j "${AYT_TEST_JOBS:-$(nproc)}" --timeout 300 --repeat until-pass:3 -E 'WRC.steal|system.busy.3x2' --output-on-failure "$@" >"$tests_log" 2>&1
+  ctest --test-dir "$tests_folder" -j "${AYT_TEST_JOBS:-$(nproc)}" --timeout 300 --output-on-failure "$@" >"$tests_log" 2>&1
   tests_status=$?
   count_tests "$tests_log"
   return $tests_status

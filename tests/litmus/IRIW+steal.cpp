@@ -5,23 +5,21 @@
 using namespace litmus;
 
 LITMUS(iriw_steal, "IRIW+steal", "a reader misses a write of a thread that was joined, or of before the fork") {
+  const Alone alone;
   const int before = ayatori::process_id();
   bool a[2] = {}, b[2] = {}, old[4] = {}, apart = false;
   r.write(2);
-  // Each child waits until its parent's continuation was stolen, for a while.
+  // Each child waits until its parent's continuation was stolen.
   const auto pair = [&](auto&& first, auto&& second) {
     ayatori::atomic<int> ran{0};
-    const auto linger = [&ran](int want) {
-      for (int i = 0; i < 50'000 && ran.load(std::memory_order_relaxed) < want; ++i) __builtin_ia32_pause();
-    };
     ayatori::thread one([&] {
-      linger(1);
+      linger(ran, 1);
       first();
     });
     apart |= ayatori::process_id() != before;
     ran.store(1, std::memory_order_relaxed);
     ayatori::thread two([&] {
-      linger(2);
+      linger(ran, 2);
       second();
     });
     ran.store(2, std::memory_order_relaxed);

@@ -5,11 +5,12 @@
 using namespace litmus;
 
 LITMUS(lb_steal, "LB+steal", "a child reads what is written after its join") {
+  const Alone alone;
   const int before = ayatori::process_id();
   ayatori::atomic<int> ran{0};
   bool early = false;
   ayatori::thread child([&] {
-    for (int i = 0; i < 100'000 && ran.load(std::memory_order_relaxed) == 0; ++i) __builtin_ia32_pause();
+    linger(ran, 1);
     early = r.hit(1);
     r.write(0);
   });

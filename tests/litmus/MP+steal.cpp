@@ -6,11 +6,12 @@ using namespace litmus;
 
 LITMUS(mp_steal, "MP+steal", "written before the fork, not read by the stolen continuation") {
   r.write(0);
+  const Alone alone;
   const int before = ayatori::process_id();
   ayatori::atomic<int> ran{0};
   ayatori::thread child([&] {
     r.write(1);
-    for (int i = 0; i < 100'000 && ran.load(std::memory_order_relaxed) == 0; ++i) __builtin_ia32_pause();
+    linger(ran, 1);
     r.write(2);
   });
   const int after = ayatori::process_id();

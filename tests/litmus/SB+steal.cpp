@@ -5,14 +5,17 @@
 using namespace litmus;
 
 LITMUS(sb_steal, "SB+steal", "after the join one of the writes is missing") {
+  const Alone alone;
   const int before = ayatori::process_id();
   ayatori::atomic<int> ran{0};
   bool own = false;
   ayatori::thread child([&] {
-    for (int i = 0; i < 100'000 && ran.load(std::memory_order_relaxed) == 0; ++i) {
+    // Writes all the while that the parent's continuation is taken and merged.
+    for (int i = 0; i < 20'000 && ran.load(std::memory_order_relaxed) == 0; ++i) {
       r.write(0);
       __builtin_ia32_pause();
     }
+    linger(ran, 1);
     own = r.hit(0);
   });
   const int after = ayatori::process_id();

@@ -8,11 +8,16 @@
 // L2. Rounds use ever other values (1 .. 255), so that a stale read of an earlier round is seen as such: cells are compared
 //     with the round's value, `hit(i)`.
 // L3. Before a round every process has read the cells: copies that an acquire must let go of exist.
-// L4. A role runs on the process it is given, or, in tests of steals, notes where it ran; apart() counts rounds in which
-//     the communicating roles were in different processes. A test that never has one fails.
+// L4. A role runs on the process it is given, or, in tests of steals, notes where it ran; `apart` counts rounds in which
+//     the communicating roles were in different processes. A test in which that is not so in half of its rounds fails.
+// L5. Tests of steals force them: a child lingers until its parent's continuation has run elsewhere, and the other workers
+//     of its process are kept busy meanwhile (Alone), so that only another process can take it.
 #pragma once
 
+#include <sched.h>
+
 #include <ayatori/ayatori.hpp>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -87,6 +92,40 @@ class Meeting {
  private:
   int n_;
   ayatori::atomic<int> here_{0};
+};
+
+// Waits, without a scheduling point of the library, until `flag` has reached `want`; for seconds at most. (The system's
+// sched_yield lets thieves have a core.)
+inline void linger(const ayatori::atomic<int>& flag, int want) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (flag.load(std::memory_order_relaxed) < want && std::chrono::steady_clock::now() < until) {
+    for (int i = 0; i < 50; ++i) __builtin_ia32_pause();
+    sched_yield();
+  }
+}
+
+// While it lives, the other workers of the process on which it was made have a thread each that computes.
+class Alone {
+ public:
+  Alone() {
+    const int others = ayatori::worker_count() - 1;
+    for (int i = 0; i < others; ++i)
+      threads_.emplace_back(ayatori::on(ayatori::process_id()), [this] {
+        here_.fetch_add(1, std::memory_order_relaxed);
+        linger(over_, 1);
+      });
+    linger(here_, others);
+  }
+  ~Alone() {
+    over_.store(1, std::memory_order_relaxed);
+    for (auto& t : threads_) t.join();
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  ayatori::atomic<int> here_{0}, over_{0};
+  std::vector<ayatori::thread> threads_;
 };
 
 inline std::string bits(std::initializer_list<bool> values) {

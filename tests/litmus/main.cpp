@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `litmus NAME [ROUNDS]` runs a litmus test, `litmus --list` names them. Prints how often each outcome was seen; the last
-// line is `check: ok` or `check: FAILED`: a forbidden outcome was seen, a neighbour's byte was lost, or no round had its
-// roles on different processes.
+// line is `check: ok` or `check: FAILED`: a forbidden outcome was seen, a neighbour's byte was lost, or in most
+// rounds the roles were not on different processes.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,7 +53,7 @@ bool run_layout(const Test& test, const Layout& layout, int rounds) {
   for (const auto& [outcome, count] : seen) std::printf(" %s x %d", outcome.c_str(), count);
   std::printf("; %d of %d rounds between processes\n", apart, rounds);
   if (lost != 0) std::printf("LOST: %d bytes of neighbours\n", lost);
-  return forbidden == 0 && lost == 0 && (apart > 0 || ayatori::process_count() == 1);
+  return forbidden == 0 && lost == 0 && (2 * apart >= rounds || ayatori::process_count() == 1);
 }
 
 int run(std::span<char*> args) {
