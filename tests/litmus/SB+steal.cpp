@@ -11,10 +11,11 @@ LITMUS(sb_steal, "SB+steal", "after the join one of the writes is missing") {
   bool own = false;
   ayatori::thread child([&] {
     // Writes all the while that the parent's continuation is taken and merged.
-    for (int i = 0; i < 20'000 && ran.load(std::memory_order_relaxed) == 0; ++i) {
+    int i = 0;
+    do {
       r.write(0);
       __builtin_ia32_pause();
-    }
+    } while (++i < 20'000 && ran.load(std::memory_order_relaxed) == 0);
     linger(ran, 1);
     own = r.hit(0);
   });

@@ -16,7 +16,9 @@ namespace {
 // no computation. Returns the number of steps.
 long compute_until(const ayatori::atomic<int>& flag, int want) {
   long n = 0;
-  for (volatile long work = 0; n % 16384 != 0 || flag.load(std::memory_order_relaxed) < want; ++n) work = work + n;
+  volatile long work = 0;
+  do work = work + ++n;
+  while (n % 16384 != 0 || flag.load(std::memory_order_relaxed) < want);
   return n;
 }
 
@@ -41,10 +43,14 @@ int busy(std::span<char*> args) {
       child_saw = ran_on.load(std::memory_order_relaxed);
     });
     const int here = ayatori::process_id();
-    if (before[999] != i || before[0] != i) ++wrong;
+    const int first = before[0], last = before[999];
     ran_on.store(here, std::memory_order_relaxed);
     child.join();
-    if (child_saw != here || steps <= 0) ++wrong;
+    if (first != i || last != i || child_saw != here) {
+      std::printf("WRONG: round %d on %d, stolen by %d: the thief read %d and %d, the child saw %d after %ld steps\n",
+                  i, victim, here, first, last, child_saw, steps);
+      ++wrong;
+    }
     over.store(1, std::memory_order_relaxed);
     for (auto& t : neighbours) t.join();
     crossed += here != victim;
