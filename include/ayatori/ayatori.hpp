@@ -564,6 +564,34 @@ inline void rethrow_first(std::exception_ptr mine, std::exception_ptr theirs) {
   if (theirs) std::rethrow_exception(std::move(theirs));
 }
 
+// Should the caller, who is about to fork two halves of a range, run the upper one first and leave the lower one to a
+// thief? True where a thief will take this fork's continuation next and the caller's process is one of the upper half of
+// the job: large arrays lie in one block a process, in order.
+bool upper_first() noexcept;
+
+// Runs `forked` in a thread and `here` in the caller; `forked_is_lower`: its exception comes first.
+template <class Forked, class Here>
+void fork_and_run(Forked& forked, Here& here, bool forked_is_lower) {
+  thread t([&forked] { forked(); });
+  std::exception_ptr mine;
+  try {
+    here();
+  } catch (...) {
+    mine = std::current_exception();
+  }
+  std::exception_ptr theirs = t.join_nothrow();
+  if (forked_is_lower) std::swap(mine, theirs);
+  rethrow_first(std::move(mine), std::move(theirs));
+}
+
+template <class Lower, class Upper>
+void run_halves(Lower&& lower, Upper&& upper) {
+  if (upper_first()) [[unlikely]]
+    fork_and_run(upper, lower, false);
+  else
+    fork_and_run(lower, upper, true);
+}
+
 template <class Index, class F>
 void for_range(Index first, Index last, std::uint64_t grain, F& f) {
   if (static_cast<std::uint64_t>(last - first) <= grain) {
@@ -571,14 +599,8 @@ void for_range(Index first, Index last, std::uint64_t grain, F& f) {
     return;
   }
   const Index middle = first + (last - first) / 2;
-  thread left([&, first, middle] { for_range(first, middle, grain, f); });
-  std::exception_ptr error;
-  try {
-    for_range(middle, last, grain, f);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  rethrow_first(left.join_nothrow(), std::move(error));
+  run_halves([&, first, middle] { for_range(first, middle, grain, f); },
+             [&, middle, last] { for_range(middle, last, grain, f); });
 }
 
 template <class Index, class T, class F, class Op>
@@ -589,17 +611,10 @@ T reduce_range(Index first, Index last, std::uint64_t grain, const T& identity, 
     return sum;
   }
   const Index middle = first + (last - first) / 2;
-  T left_sum = identity;
-  thread left([&, first, middle] { left_sum = reduce_range(first, middle, grain, identity, f, op); });
-  std::exception_ptr error;
-  T right_sum = identity;
-  try {
-    right_sum = reduce_range(middle, last, grain, identity, f, op);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  rethrow_first(left.join_nothrow(), std::move(error));
-  return op(std::move(left_sum), std::move(right_sum));
+  T lower = identity, upper = identity;
+  run_halves([&, first, middle] { lower = reduce_range(first, middle, grain, identity, f, op); },
+             [&, middle, last] { upper = reduce_range(middle, last, grain, identity, f, op); });
+  return op(std::move(lower), std::move(upper));
 }
 
 inline std::uint64_t automatic_grain(std::uint64_t count) noexcept {
@@ -607,23 +622,25 @@ inline std::uint64_t automatic_grain(std::uint64_t count) noexcept {
   return std::max<std::uint64_t>(1, count / (8 * workers));
 }
 
+// Runs functions kFirst .. kLast-1 of a tuple of references, in halves: neighbours, as their data are, stay together.
+template <std::size_t kFirst, std::size_t kLast, class Functions>
+void invoke_range(Functions& functions) {
+  if constexpr (kLast - kFirst == 1) {
+    std::invoke(std::get<kFirst>(std::move(functions)));
+  } else {
+    constexpr std::size_t kMiddle = kFirst + (kLast - kFirst + 1) / 2;
+    run_halves([&functions] { invoke_range<kFirst, kMiddle>(functions); },
+               [&functions] { invoke_range<kMiddle, kLast>(functions); });
+  }
+}
+
 }  // namespace detail
 
 // Runs all of them, possibly at once, returns when all have ended; rethrows the first exception in argument order.
-template <class F>
-void parallel_invoke(F&& f) {
-  std::invoke(std::forward<F>(f));
-}
 template <class F, class... Rest>
 void parallel_invoke(F&& f, Rest&&... rest) {
-  thread first([&f] { std::invoke(std::forward<F>(f)); });
-  std::exception_ptr error;
-  try {
-    parallel_invoke(std::forward<Rest>(rest)...);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  detail::rethrow_first(first.join_nothrow(), std::move(error));
+  auto functions = std::forward_as_tuple(std::forward<F>(f), std::forward<Rest>(rest)...);
+  detail::invoke_range<0, 1 + sizeof...(Rest)>(functions);
 }
 
 // f(i) for each i of [first, last); at most `grain` consecutive ones in one thread (grain 0 counts as 1).

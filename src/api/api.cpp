@@ -78,6 +78,8 @@ stats snapshot() noexcept {
 
 namespace detail {
 
+bool upper_first() noexcept { return ult::upper_first(); }
+
 namespace {
 
 void publish() {

@@ -55,8 +55,8 @@ constexpr Knob kTable[] = {
      "clean pages of other processes that a process keeps"},
     {"AYATORI_BLOCK_SIZE", KnobKind::kSize, "64K", "bytes", 4 * kKi, 2 * kMi, KnobShape::kPowerOfTwo, nullptr, "4K",
      "most that one fault fetches"},
-    {"AYATORI_PLACE_BLOCK", KnobKind::kSize, "1M", "bytes", 64 * kKi, kGi, KnobShape::kPowerOfTwo, nullptr, "64K",
-     "allocations of this size and more are dealt out over the processes in blocks of it"},
+    {"AYATORI_PLACE_BLOCK", KnobKind::kSize, "0", "bytes", 0, kGi, KnobShape::kPowerOfTwo, nullptr, "64K",
+     "allocations of 1 MiB and more are dealt out over the processes in blocks of it; 0: in one block a process"},
     {"AYATORI_NET_DELAY", KnobKind::kInt, "0", "ns", 0, 1'000'000'000, KnobShape::kAny, nullptr, "0..1000000",
      "delay added to every remote fetch, to see how a program does on a slower network"},
     {"AYATORI_LOG", KnobKind::kChoice, "warn", "", 0, 0, KnobShape::kAny, "error|warn|info|debug", "-",
@@ -123,7 +123,7 @@ std::optional<Value> parse_value(const Knob& knob, std::string_view text) noexce
       const auto bytes = parse_size(text);
       if (!bytes || *bytes < static_cast<std::uint64_t>(knob.min) || *bytes > static_cast<std::uint64_t>(knob.max))
         return std::nullopt;
-      if (knob.shape == KnobShape::kPowerOfTwo && !std::has_single_bit(*bytes)) return std::nullopt;
+      if (knob.shape == KnobShape::kPowerOfTwo && *bytes != 0 && !std::has_single_bit(*bytes)) return std::nullopt;
       if (knob.shape == KnobShape::kGibibytes && *bytes % kGi != 0) return std::nullopt;
       value.number = *bytes;
       return value;
@@ -251,6 +251,8 @@ std::string size_text(std::uint64_t bytes) {
 std::string knob_range_text(const Knob& knob) {
   switch (knob.kind) {
     case KnobKind::kSize: {
+      if (knob.min == 0 && knob.shape == KnobShape::kPowerOfTwo)
+        return "0, or a power of two up to " + size_text(static_cast<std::uint64_t>(knob.max));
       std::string text = knob.max == kNoLimit ? size_text(static_cast<std::uint64_t>(knob.min)) + " or more"
                                               : size_text(static_cast<std::uint64_t>(knob.min)) + ".." +
                                                     size_text(static_cast<std::uint64_t>(knob.max));

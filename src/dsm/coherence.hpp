@@ -20,9 +20,16 @@
 // C7. The bytes copied at a hand-over are the thief's truth and the victim's twin: the child goes on writing that page.
 // C8. A process that lost a slot drops the slot's other pages, not the dirty ones, at its next acquire (P6).
 // C9. A slot that returns overlays pages that are dirty there: bytes in which the truth differs from the twin (P6).
+// C10. Pages of the heap that were written long ago are sent ahead of the next release and become clean (docs/design/
+//     write-behind.md): what a fence has to send is bounded, and is sent while the caches still hold it. A release is
+//     allowed at any time.
+// C11. Fences are numbered by ticks of one clock of the job. What happened on a process before tick t is seen on another
+//      one that began an acquire after the end of a release which the first began after t: pass() leaves out what has
+//      happened already.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -44,6 +51,7 @@ enum class Bug {
   kKeepLostSlot,    // a lost slot's other pages are not dropped
   kNoOverlay,       // a returning stack does not overlay dirty pages
   kDroppedWake,     // a finished child does not wake its waiting parent (tasks)
+  kLateTick,        // a fence is said to have begun when it ended
 };
 
 struct Counters {  // of one process; written under its lock
@@ -60,16 +68,22 @@ struct ProcessState {
   };
   struct Clean {
     PageIndex page;
-    std::uint16_t age;      // acquires since it was fetched
-    std::uint16_t changes;  // of these, how many found it changed
+    std::uint16_t age;     // acquires since it was fetched
+    std::uint8_t changes;  // of these, how many found it changed
+    std::uint8_t kind;     // kFetched, kStreamed or kSentAhead
   };
+  static constexpr std::uint8_t kFetched = 0, kStreamed = 1;  // alone, or as part of a long run
+  static constexpr std::uint8_t kSentAhead = 2;               // was dirty, and was sent ahead of a release (C10)
   struct Stream {  // the last pages that a run of neighbouring faults brought in
     PageIndex first, end;
   };
   static constexpr int kStreams = 8;
+  static constexpr std::uint32_t kWritten = 8192;  // a power of two
 
   base::SharedLock lock;
-  std::uint32_t* table;  // a page each: state in the top two bits, index into dirty or clean below
+  // A page each: state in the top two bits, index into dirty or clean below; kHasMemory in an invalid page that was cached
+  // before.
+  std::uint32_t* table;
   Dirty* dirty;
   std::uint32_t dirty_count;
   Clean* clean;
@@ -83,6 +97,14 @@ struct ProcessState {
   PageIndex* scratch;  // pages to zap
   Stream streams[kStreams];
   std::uint32_t next_stream;
+  // Heap pages in the order in which they became dirty; some are not any more. [written_begin, written_end) modulo kWritten.
+  PageIndex written[kWritten];
+  std::uint32_t written_begin, written_end;
+  std::uint32_t behind;                 // so many of them may wait for a release; 0: not set yet
+  std::uint32_t sent_ahead, regretted;  // in the present window (C10): pages sent ahead; written again after that
+  // Ticks (C11): of the last complete release its begin and end, of the last complete acquire its begin. Read without the
+  // lock; the end of a release is stored before its begin.
+  std::atomic<std::uint64_t> release_begun, release_done, acquire_begun;
   Counters counters;
 };
 
@@ -92,9 +114,11 @@ struct Limits {
   std::uint32_t refresh_pages = 4096;    // the youngest so many are refreshed in place at an acquire, others dropped
   std::uint32_t few_clean_pages = 256;   // while more are cached, one that changed is dropped, not refreshed
   std::uint16_t refresh_age = 16;        // a page is dropped after so many refreshes
-  std::uint16_t refresh_changes = 4;     // or after so many that found it changed
+  std::uint8_t refresh_changes = 4;      // or after so many that found it changed
   std::uint32_t empty_releases = 4;      // a dirty page whose diffs stayed empty so often is dropped,
   std::uint32_t few_dirty_pages = 128;   // or after one, when more than so many are dirty
+  std::uint32_t behind_pages = 256;      // more written pages of the heap than this are sent ahead of a release
+  std::uint32_t streamed_pages = 8;      // pages of a run of so many are not worth a comparison at an acquire
   std::uint32_t run_pages = 64;          // longest run fetched at one fault
   std::uint32_t owned_run_pages = 512;   // longest run of owned pages mapped at one fault
   std::uint32_t first_run_pages = 4;     // read fault that continues no run
@@ -105,6 +129,7 @@ template <class Env>
 class Coherence {
  public:
   static constexpr std::uint32_t kInvalid = 0, kClean = 1, kDirty = 2;
+  static constexpr std::uint32_t kHasMemory = 1;
 
   Coherence(Env& env, ProcessState* const* processes, int count, const Limits& limits)
       : env_(env), processes_(processes), count_(count), limits_(limits) {
@@ -119,11 +144,12 @@ class Coherence {
 
   // ---------------------------------------------------------------- fault
 
-  // A user thread of process p missed at `page`. Returns when the access may be repeated.
+  // A user thread of process p missed at `page`, which somebody owns. Returns when the access may be repeated.
   void fault(int p, PageIndex page, bool write) {
     ProcessState& s = process(p);
     env_.lock(s.lock);
     ++(write ? s.counters.write_faults : s.counters.read_faults);
+    if (write) send_behind(p);
     make_room(p);
     fault_locked(p, page, write);
     env_.unlock(s.lock);
@@ -134,21 +160,32 @@ class Coherence {
     const SlotIndex slot = env_.slot_of(page);
     SlotLock guard(*this, slot);
     const int owner = env_.owner_of(page);
+    if (owner == gas::kNobody) return;
     if (owner == p) {
       map_owned(p, page, slot);
       return;
     }
     const std::uint32_t first_run = write ? 1 : limits_.first_run_pages;
     const Run run = slot == gas::kNoSlot ? run_for(s, page, owner, first_run, limits_.run_pages) : Run{page, page + 1};
-    std::uint32_t fetched = 0;
+    const std::uint8_t kind =
+        run.end - run.first >= limits_.streamed_pages ? ProcessState::kStreamed : ProcessState::kFetched;
+    std::uint32_t fetched = 0, without_memory = 0;
+    for (PageIndex at = run.first; at < run.end; ++at) without_memory += s.table[at] == 0;
+    if (without_memory > 2) env_.populate(p, run.first, run.end - run.first);
     for (PageIndex at = run.first; at < run.end; ++at) {
       env_.point();
-      if (state(s, at) == kInvalid) {
-        fetch(p, owner, at);
-        add_clean(s, at);
+      const std::uint32_t before = state(s, at);
+      if (before == kInvalid) {
         ++fetched;
-      }
-      if (write && state(s, at) == kClean) make_dirty(p, at);  // a dirty page is mapped without fetching (C3)
+        if (write) {
+          fetch_to_write(p, owner, at);
+        } else {
+          fetch(p, owner, at);
+          add_clean(s, at, kind);
+        }
+      } else if (write && before == kClean) {
+        make_dirty(p, at);
+      }  // a dirty page is mapped without fetching (C3)
     }
     if (fetched != 0) ++s.counters.blocks_fetched;
     s.counters.bytes_received += std::uint64_t{fetched} * gas::kPageBytes;
@@ -172,6 +209,7 @@ class Coherence {
   void release_locked(int p) {
     ProcessState& s = process(p);
     ++s.counters.releases;
+    const std::uint64_t begun = env_.tick();
     env_.releasing(p);
     if (!env_.bug(Bug::kDropRelease)) {
       for (std::uint32_t i = s.dirty_count; i-- > 0;) {
@@ -180,6 +218,9 @@ class Coherence {
       }
     }
     env_.released(p);
+    s.release_done.store(env_.tick(), std::memory_order_release);
+    s.release_begun.store(env_.bug(Bug::kLateTick) ? env_.tick() : begun,
+                          std::memory_order_release);  // pairs with pass()'s load
   }
 
   // ---------------------------------------------------------------- acquire
@@ -195,11 +236,27 @@ class Coherence {
   void acquire_locked(int p) {
     ProcessState& s = process(p);
     ++s.counters.acquires;
+    const std::uint64_t begun = env_.tick();
     drop_lost_slots(p);
     std::uint32_t zaps = 0;
     refresh_dirty(p);
     refresh_clean(p, zaps);
     zap_pages(p, zaps);
+    s.acquire_begun.store(env_.bug(Bug::kLateTick) ? env_.tick() : begun,
+                          std::memory_order_release);  // pairs with pass()'s load
+  }
+
+  // ---------------------------------------------------------------- both
+
+  static constexpr std::uint64_t kUnknownTick = ~std::uint64_t{0};
+  std::uint64_t tick() { return env_.tick(); }
+
+  // What happened on process `from` before tick `since` is seen on process `to`; run by `to` (C11).
+  void pass(int from, int to, std::uint64_t since) {
+    ProcessState& f = process(from);
+    if (f.release_begun.load(std::memory_order_acquire) <= since) release(from);
+    const std::uint64_t done = f.release_done.load(std::memory_order_acquire);
+    if (process(to).acquire_begun.load(std::memory_order_acquire) <= done) acquire(to);
   }
 
   // ---------------------------------------------------------------- movement of a slot
@@ -223,13 +280,7 @@ class Coherence {
       env_.point();
       if (state(t, page) == kDirty && !env_.bug(Bug::kNoOverlay)) {
         std::byte* const old = twin_bytes(t, t.dirty[index(t, page)].twin);
-        diff::for_differing(truth, old, [&](std::size_t i) {  // C9
-          const diff::Word now = diff::load(diff::words(truth) + i);
-          const diff::Word mask = diff::differing_bytes(now, diff::load(diff::words(old) + i));
-          if (mask == 0) return;
-          env_.point();
-          diff::blend(diff::words(to) + i, now, mask);
-        });
+        forward(truth, old, to);  // C9
       } else {
         diff::refresh(to, truth);
       }
@@ -262,7 +313,7 @@ class Coherence {
   template <class F>
   auto at_owner(PageIndex page, std::size_t offset, F&& f) {
     SlotLock guard(*this, env_.slot_of(page));
-    return f(env_.page_in(env_.owner_of(page), page) + offset);
+    return f(env_.page_in(std::max(env_.owner_of(page), 0), page) + offset);  // a wild address: anybody's memory
   }
 
   // Stores a value of `bytes` bytes into the owner's copy and, so that no late diff undoes it, into p's own copy and
@@ -364,8 +415,8 @@ class Coherence {
     for (std::size_t i = 0; i < diff::kWords; ++i) diff::store(diff::words(to) + i, diff::load(diff::words(from) + i));
   }
 
-  void add_clean(ProcessState& s, PageIndex page) {
-    s.clean[s.clean_count] = {page, 0, 0};
+  void add_clean(ProcessState& s, PageIndex page, std::uint8_t kind) {
+    s.clean[s.clean_count] = {page, 0, 0, kind};
     s.table[page] = kClean << 30 | s.clean_count++;
   }
   void remove_clean(ProcessState& s, PageIndex page) {
@@ -373,7 +424,7 @@ class Coherence {
     const ProcessState::Clean last = s.clean[--s.clean_count];
     s.clean[i] = last;
     s.table[last.page] = kClean << 30 | i;
-    s.table[page] = 0;
+    s.table[page] = kHasMemory;
   }
   void remove_dirty(ProcessState& s, PageIndex page) {
     const std::uint32_t i = index(s, page);
@@ -381,7 +432,7 @@ class Coherence {
     const ProcessState::Dirty last = s.dirty[--s.dirty_count];
     s.dirty[i] = last;
     s.table[last.page] = kDirty << 30 | i;
-    s.table[page] = 0;
+    s.table[page] = kHasMemory;
   }
   void forget(ProcessState& s, PageIndex page) {
     if (state(s, page) == kDirty)
@@ -398,9 +449,56 @@ class Coherence {
   // Order in the fault (design, dsm): twin, publish the dirty entry, then grant write.
   void make_dirty(int p, PageIndex page) {
     ProcessState& s = process(p);
+    if (s.clean[index(s, page)].kind == ProcessState::kSentAhead) ++s.regretted;
     const std::uint32_t twin = allocate_twin(s);
-    snapshot(twin_bytes(s, twin), env_.page_in(p, page));
+    diff::copy_page(twin_bytes(s, twin), env_.page_in(p, page));  // not mapped writable, and merges hold our lock
     s_set_dirty(s, page, twin);
+    note_written(s, page);
+  }
+
+  void fetch_to_write(int p, int owner, PageIndex page) {
+    ProcessState& s = process(p);
+    const std::uint32_t twin = allocate_twin(s);
+    diff::copy_page_twice(env_.page_in(p, page), twin_bytes(s, twin), env_.page_in(owner, page));
+    s_set_dirty(s, page, twin);
+    note_written(s, page);
+  }
+
+  // ---- C10
+
+  static constexpr std::uint32_t kWindow = 1024;  // pages sent ahead between two looks at how many were written again
+
+  void note_written(ProcessState& s, PageIndex page) {
+    if (env_.slot_of(page) != gas::kNoSlot) return;
+    if (s.written_end - s.written_begin == ProcessState::kWritten) ++s.written_begin;  // that one waits for a release
+    s.written[s.written_end++ % ProcessState::kWritten] = page;
+  }
+
+  void send_behind(int p) {
+    ProcessState& s = process(p);
+    if (s.behind == 0) s.behind = limits_.behind_pages;
+    if (s.written_end - s.written_begin < s.behind + limits_.run_pages) return;
+    std::uint32_t count = 0;
+    while (count < limits_.run_pages && s.written_end - s.written_begin > s.behind) {
+      const PageIndex page = s.written[s.written_begin++ % ProcessState::kWritten];
+      if (state(s, page) == kDirty) s.scratch[count++] = page;
+    }
+    if (count == 0) return;
+    zap_pages(p, count);  // C6
+    for (std::uint32_t i = 0; i < count; ++i) {
+      env_.point();
+      const PageIndex page = s.scratch[i];
+      if (state(s, page) != kDirty) continue;  // it was there twice
+      if (!env_.bug(Bug::kDropRelease)) send(p, index(s, page), false);
+      remove_dirty(s, page);
+      add_clean(s, page, ProcessState::kSentAhead);
+    }
+    // Most of them written again: they were sent too early. Next to none: fewer need to wait.
+    s.sent_ahead += count;
+    if (s.sent_ahead < kWindow) return;
+    if (s.regretted > kWindow / 2 && s.behind < ProcessState::kWritten) s.behind *= 2;
+    if (s.regretted < kWindow / 16 && s.behind > limits_.behind_pages) s.behind /= 2;
+    s.sent_ahead = s.regretted = 0;
   }
 
   void fetch(int p, int owner, PageIndex page) {
@@ -446,8 +544,29 @@ class Coherence {
     return run;
   }
 
+  // Stores the bytes in which `from` differs from `twin` into `to` and makes the twin equal to what was read, if it
+  // is kept. Returns their number.
+  std::uint64_t forward(std::byte* from, std::byte* twin, std::byte* to, bool keep_twin = true) {
+    if constexpr (Env::kWholePages) {
+      if (diff::has_wide()) return diff::forward_wide(from, twin, to, keep_twin);
+    }
+    std::uint64_t bytes = 0;
+    diff::for_differing(from, twin, [&](std::size_t w) {
+      const diff::Word now = diff::load(diff::words(from) + w);  // read once (C4)
+      const diff::Word before = diff::load(diff::words(twin) + w);
+      diff::Word mask = diff::differing_bytes(now, before);
+      if (mask == 0) return;
+      if (env_.bug(Bug::kWordGrainMerge)) mask = ~diff::Word{0};
+      env_.point();
+      diff::blend(diff::words(to) + w, now, mask);
+      diff::store(diff::words(twin) + w, now);
+      bytes += diff::count_bytes(mask);
+    });
+    return bytes;
+  }
+
   // Sends dirty entry i of process p. An entry whose page p owns by now is dropped (C1 makes that rare).
-  void send(int p, std::uint32_t i) {
+  void send(int p, std::uint32_t i, bool keep_twin = true) {
     ProcessState& s = process(p);
     const PageIndex page = s.dirty[i].page;
     SlotLock guard(*this, env_.slot_of(page));
@@ -455,18 +574,7 @@ class Coherence {
     std::byte* const local = env_.page_in(p, page);
     std::byte* const twin = twin_bytes(s, s.dirty[i].twin);
     std::byte* const remote = env_.page_in(owner, page);
-    std::uint64_t bytes = 0;
-    diff::for_differing(local, twin, [&](std::size_t w) {
-      const diff::Word now = diff::load(diff::words(local) + w);  // read once (C4)
-      const diff::Word before = diff::load(diff::words(twin) + w);
-      diff::Word mask = diff::differing_bytes(now, before);
-      if (mask == 0) return;
-      if (env_.bug(Bug::kWordGrainMerge)) mask = ~diff::Word{0};
-      env_.point();
-      diff::blend(diff::words(remote) + w, now, mask);
-      diff::store(diff::words(twin) + w, now);
-      bytes += diff::count_bytes(mask);
-    });
+    const std::uint64_t bytes = forward(local, twin, remote, keep_twin);
     if (bytes != 0) {
       s.dirty[i].empty = 0;
       ++s.counters.diffs_sent;
@@ -493,18 +601,12 @@ class Coherence {
       std::byte* const local = env_.page_in(p, page);
       std::byte* const twin = twin_bytes(s, s.dirty[i].twin);
       std::byte* const remote = env_.page_in(env_.owner_of(page), page);
-      diff::for_differing(remote, twin, [&](std::size_t w) {
-        const diff::Word now = diff::load(diff::words(remote) + w);
-        const diff::Word mask = diff::differing_bytes(now, diff::load(diff::words(twin) + w));
-        if (mask == 0) return;
-        env_.point();
-        diff::blend(diff::words(local) + w, now, mask);
-        diff::store(diff::words(twin) + w, now);
-      });
+      forward(remote, twin, local);
     }
   }
 
-  // Refreshes the youngest clean pages in place; collects the others in scratch[0, zaps).
+  // Refreshes the youngest clean pages in place; collects the others in scratch[0, zaps). To compare a page costs as much
+  // as to fetch it once more; pages that came in long runs come back in long runs where they are still needed.
   void refresh_clean(int p, std::uint32_t& zaps) {
     ProcessState& s = process(p);
     const std::uint32_t keep_from = s.clean_count > limits_.refresh_pages ? s.clean_count - limits_.refresh_pages : 0;
@@ -513,7 +615,8 @@ class Coherence {
       ProcessState::Clean& c = s.clean[i];
       const PageIndex page = c.page;
       env_.point();
-      if (i < keep_from || ++c.age >= limits_.refresh_age || c.changes >= limits_.refresh_changes) {
+      if (i < keep_from || (many && c.kind != ProcessState::kFetched) || ++c.age >= limits_.refresh_age ||
+          c.changes >= limits_.refresh_changes) {
         s.scratch[zaps++] = page;
         remove_clean(s, page);
         continue;
@@ -537,7 +640,7 @@ class Coherence {
     for (std::uint32_t i = 0; i < count; ++i) {
       env_.point();
       const PageIndex page = s.scratch[i];
-      if (!env_.bug(Bug::kDropRelease)) send(p, index(s, page));
+      if (!env_.bug(Bug::kDropRelease)) send(p, index(s, page), false);
       remove_dirty(s, page);
     }
   }
@@ -558,6 +661,7 @@ class Coherence {
       for (std::uint32_t i = 0; i < drop; ++i) {
         remove_clean(s, s.scratch[i]);
         env_.discard(p, s.scratch[i]);
+        s.table[s.scratch[i]] = 0;
       }
     }
     if (pressure) env_.relieved();

@@ -78,6 +78,26 @@ inline bool equal_page(const std::byte* a, const std::byte* b) noexcept {
 
 inline void copy_page(std::byte* to, const std::byte* from) noexcept { std::memcpy(to, from, gas::kPageBytes); }
 
+// Both copies are equal, also when somebody writes the page meanwhile.
+inline void copy_page_twice(std::byte* to, std::byte* also, const std::byte* from) noexcept {
+  for (std::size_t at = 0; at < gas::kPageBytes; at += 16) {
+    const __m128i x = _mm_load_si128(reinterpret_cast<const __m128i*>(from + at));
+    _mm_store_si128(reinterpret_cast<__m128i*>(to + at), x);
+    _mm_store_si128(reinterpret_cast<__m128i*>(also + at), x);
+  }
+}
+
+// Byte-masked stores of 64-byte lines (AVX-512BW), where the CPU has them: a byte that is not selected is not written, and
+// a line reaches the cache in one piece, so that W1 and W2 hold without a compare-and-swap.
+#if defined(__SANITIZE_THREAD__)
+inline bool has_wide() noexcept { return false; }
+#else
+bool has_wide() noexcept;
+#endif
+// Stores the bytes in which `from` differs from `twin` into `to`, and makes the twin, if it is kept, equal to what was read
+// of `from`. Returns their number.
+std::uint64_t forward_wide(const std::byte* from, std::byte* twin, std::byte* to, bool keep_twin) noexcept;
+
 // Makes `to` equal to `from`, storing only words that differ. Returns the number of words stored.
 inline std::size_t refresh(std::byte* to, std::byte* from) noexcept {
   std::size_t stored = 0;

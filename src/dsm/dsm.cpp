@@ -86,8 +86,9 @@ bool would_fetch(PageIndex page) noexcept {
   return gas::owner_of(page) != s.self && s.protocol->state(*s.processes[s.self], page) == Protocol::kInvalid;
 }
 
-void resolve(void* address, bool write, void* context) {
+bool resolve(void* address, bool write, void* context) {
   State& s = state();
+  if (gas::owner_of(gas::page_of(address)) == gas::kNobody) return false;
   if (s.net_delay_ns > 0 && would_fetch(gas::page_of(address))) {
     const base::Waiter* waiter = base::waiter();
     if (waiter && !must_resolve_inline() && waiter->may_park(context))
@@ -98,6 +99,7 @@ void resolve(void* address, bool write, void* context) {
   const std::int64_t start = base::real_now_ns();
   s.protocol->fault(s.self, gas::page_of(address), write);
   s.fault_ns.fetch_add(static_cast<std::uint64_t>(base::real_now_ns() - start), std::memory_order_relaxed);
+  return true;
 }
 
 void stack_overflow(void* address, void* context) {
@@ -135,6 +137,7 @@ void reserve(int processes) {
   limits.first_run_pages = std::max(1u, block / 4);
   limits.run_pages = std::max(1u, block * 4);
   if (!s.alone) {
+    s.env.clock = new (gas::shared_map(sizeof(std::uint64_t), "the fences' clock")) std::atomic<std::uint64_t>;
     for (int p = 0; p < processes; ++p) {
       auto* ps = new (gas::shared_map(sizeof(ProcessState), "coherence state")) ProcessState;
       const auto map = [](std::size_t bytes) { return gas::shared_map(bytes, "coherence tables"); };

@@ -5,6 +5,7 @@
 // one process every function here is a no-op or an ordinary memory access.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 
@@ -16,6 +17,7 @@ namespace ayatori::dsm {
 
 // Env of the real machine.
 struct RealEnv {
+  static constexpr bool kWholePages = true;  // nothing looks between the words of a page
   void lock(base::SharedLock& l) noexcept { l.lock(); }
   void unlock(base::SharedLock& l) noexcept { l.unlock(); }
   std::byte* page_in(int p, PageIndex page) noexcept { return gas::page_in(p, page); }
@@ -36,11 +38,14 @@ struct RealEnv {
   void map_read(int, PageIndex first, std::size_t pages) { engine().map_read(first, pages); }
   void map_write(int, PageIndex first, std::size_t pages) { engine().map_write(first, pages); }
   void zap(int, PageIndex first, std::size_t pages) { engine().zap(first, pages); }
+  void populate(int p, PageIndex first, std::size_t pages) noexcept { gas::populate(p, first, pages); }
   void discard(int p, PageIndex page) { gas::punch(p, page, 1); }
   bool pressure() noexcept;
   void relieved() noexcept;
   void releasing(int p);
   void released(int p);
+  std::uint64_t tick() noexcept { return clock->fetch_add(1, std::memory_order_seq_cst) + 1; }
+  std::atomic<std::uint64_t>* clock = nullptr;  // of the job; set by reserve()
   void point() noexcept {}
   static constexpr bool bug(Bug) noexcept { return false; }
 };

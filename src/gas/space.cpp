@@ -76,7 +76,7 @@ void reserve(int processes, const Sizes& sizes) {
   l.large_first = l.arena_end;
   l.large_end = round_down(l.pages);
   l.placed_end = static_cast<PageIndex>(l.large_first + round_down((l.large_end - l.large_first) / 4 * 3));
-  l.place_pages = std::max<std::size_t>(1, sizes.place_bytes >> kPageShift);
+  l.place_pages = sizes.place_bytes == 0 ? 0 : std::max<std::size_t>(1, sizes.place_bytes >> kPageShift);
   if (l.slots_per_process < 4 || l.arena_pages == 0 || l.large_first >= l.large_end) {
     std::fprintf(stderr, "ayatori: AYATORI_SPACE_SIZE of %zu bytes is too small for %d processes\n", l.bytes,
                  processes);
@@ -95,6 +95,8 @@ void reserve(int processes, const Sizes& sizes) {
   tables.slots = static_cast<SlotEntry*>(shared_map(sizeof(SlotEntry) * l.slots, "the slot directory"));
   tables.granule_segment =
       static_cast<std::atomic<std::uint32_t>*>(shared_map(sizeof(std::uint32_t) * granules(), "the segment table"));
+  tables.granule_owner =
+      static_cast<std::atomic<std::uint8_t>*>(shared_map(granules(), "the owners of large allocations"));
   tables.segments = static_cast<Segment*>(shared_map(sizeof(Segment) * granules(), "the segment table"));
   large_state = static_cast<LargeState*>(shared_map(sizeof(LargeState), "the segment table"));
   // Slot s belongs to process s / slots_per_process at first (G5). Only rows other than 0's need writing; they are
@@ -122,11 +124,15 @@ int static_owner(PageIndex page) noexcept {
   if (page < l.arena_first) return 0;  // globals
   if (page < l.arena_end) return static_cast<int>((page - l.arena_first) / l.arena_pages);
   const auto n = static_cast<std::uint32_t>(l.processes);
-  if (page < l.placed_end) return static_cast<int>((page - l.large_first) / l.place_pages % n);  // by address (G4)
-  if (page >= l.large_end) return 0;
+  if (page < l.placed_end) {  // by address (G4)
+    if (l.place_pages != 0) return static_cast<int>((page - l.large_first) / l.place_pages % n);
+    // relaxed: whoever has an address there got it from the allocation
+    return tables.granule_owner[(page - l.large_first) / kGranulePages].load(std::memory_order_relaxed) - 1;
+  }
+  if (page >= l.large_end) return kNobody;
   const std::uint32_t number =
       tables.granule_segment[(page - l.large_first) / kGranulePages].load(std::memory_order_acquire);
-  if (number == 0) return 0;  // never allocated
+  if (number == 0) return kNobody;
   const Segment& s = tables.segments[number - 1];
   if (s.distribution == Distribution::kOnProcess) return static_cast<int>(s.process);
   return static_cast<int>(((page - s.first) / s.block_pages + s.process) % n);
@@ -137,6 +143,7 @@ std::size_t owner_run(PageIndex page) noexcept {
   if (page < l.globals_first) return l.slot_pages - page % l.slot_pages;
   if (page < l.globals_end) return l.globals_end - page;
   if (page < l.arena_end) return l.arena_pages - (page - l.arena_first) % l.arena_pages;
+  if (page < l.placed_end && l.place_pages == 0) return kGranulePages - (page - l.large_first) % kGranulePages;
   if (page < l.placed_end)
     return std::min<std::size_t>(l.placed_end - page, l.place_pages - (page - l.large_first) % l.place_pages);
   if (page >= l.large_end) return 1;
@@ -149,6 +156,42 @@ std::size_t owner_run(PageIndex page) noexcept {
   return std::min<std::size_t>(left, s.block_pages - (page - s.first) % s.block_pages);
 }
 
+namespace {
+
+// The process that should own granule i of a placed segment of `count` granules: blocks of equal length, or, where there
+// are fewer granules than processes, one after the other from `first` on.
+int wanted_owner(std::size_t i, std::size_t count, int first) {
+  const auto n = static_cast<std::size_t>(lay.processes);
+  if (count < n) return static_cast<int>((static_cast<std::size_t>(first) + i) % n);
+  return static_cast<int>(i * n / count);
+}
+
+// Where `want` free granules of the placed range lie in [from, end), or `end`. `exact`: only where each granule has the
+// owner that it should have, or none yet. Under the large range's lock, which also orders what it reads.
+std::size_t find_placed(std::size_t from, std::size_t end, std::size_t want, bool exact, int first_owner) {
+  constexpr int kTries = 4096;  // places that are free and differ in their owners
+  int tries = 0;
+  for (std::size_t start = from; start + want <= end;) {
+    std::size_t g = start;
+    while (g < start + want && tables.granule_segment[g].load(std::memory_order_relaxed) == 0) ++g;
+    if (g < start + want) {
+      start = g + 1;
+      continue;
+    }
+    if (!exact) return start;
+    for (g = start; g < start + want; ++g) {
+      const int owner = tables.granule_owner[g].load(std::memory_order_relaxed);
+      if (owner != 0 && owner - 1 != wanted_owner(g - start, want, first_owner)) break;
+    }
+    if (g == start + want) return start;
+    if (++tries == kTries) return end;
+    ++start;
+  }
+  return end;
+}
+
+}  // namespace
+
 void* allocate_segment(std::size_t bytes, Distribution distribution, std::size_t block_bytes, int process) noexcept {
   const bool placed = distribution == Distribution::kPlaced;
   const std::size_t pages = (bytes + kPageBytes - 1) >> kPageShift;
@@ -159,16 +202,19 @@ void* allocate_segment(std::size_t bytes, Distribution distribution, std::size_t
   state.lock.lock();
   std::size_t found = granules();
   if (placed) {
-    // Next fit, two rounds: from where the last search ended, then from the start.
-    for (int round = 0; round < 2 && found == granules(); ++round) {
-      std::size_t run = 0;
-      for (std::size_t g = round == 0 ? state.next_granule : 0; g < placed_granules; ++g) {
-        run = tables.granule_segment[g].load(std::memory_order_relaxed) == 0 ? run + 1 : 0;  // ordered by the lock
-        if (run == want) {
-          found = g + 1 - want;
-          state.next_granule = static_cast<std::uint32_t>(g + 1);
-          break;
-        }
+    // Next fit: from where the last search ended, from the start; then whoever owns what is free.
+    const bool exact = lay.place_pages == 0;
+    found = find_placed(state.next_granule, placed_granules, want, exact, process);
+    if (found == placed_granules) found = find_placed(0, placed_granules, want, exact, process);
+    if (found == placed_granules && exact) found = find_placed(0, placed_granules, want, false, process);
+    if (found == placed_granules) {
+      found = granules();
+    } else {
+      state.next_granule = static_cast<std::uint32_t>(found + want);
+      for (std::size_t g = found; exact && g < found + want; ++g) {
+        if (tables.granule_owner[g].load(std::memory_order_relaxed) == 0)
+          tables.granule_owner[g].store(static_cast<std::uint8_t>(wanted_owner(g - found, want, process) + 1),
+                                        std::memory_order_relaxed);
       }
     }
   } else if (placed_granules + state.next_unplaced + want <= granules()) {
@@ -191,7 +237,7 @@ void* allocate_segment(std::size_t bytes, Distribution distribution, std::size_t
   s.process = static_cast<std::uint32_t>(process);
   const auto n = static_cast<std::size_t>(lay.processes);
   std::size_t block = std::max<std::size_t>(1, (block_bytes + kPageBytes - 1) >> kPageShift);
-  if (placed) block = lay.place_pages;
+  if (placed) block = lay.place_pages != 0 ? lay.place_pages : kGranulePages;
   if (distribution == Distribution::kBlock) block = (pages + n - 1) / n;
   if (distribution == Distribution::kCyclic) block = 1;
   s.block_pages = static_cast<std::uint32_t>(block);
@@ -234,6 +280,13 @@ void free_segment(void* first_byte) noexcept {
 
 void punch(int process, PageIndex first, std::size_t pages) noexcept {
   madvise(page_in(process, first), pages << kPageShift, MADV_REMOVE);
+}
+
+void populate(int process, PageIndex first, std::size_t pages) noexcept {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;  // newer than the headers of some systems
+#endif
+  madvise(page_in(process, first), pages << kPageShift, MADV_POPULATE_WRITE);
 }
 
 }  // namespace ayatori::gas

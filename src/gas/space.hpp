@@ -11,8 +11,8 @@
 // G3. The runtime touches space memory only through system views; the user view belongs to user threads.
 // G4. The owner of a heap, globals or large page is a static function of the page (its segment's distribution); the
 //     owner of a stack page is its slot's owner word, stable while the slot's lock is held.
-//     It never changes: a page that once had an owner keeps it (placed segments are re-used at the same owners, the
-//     addresses of other segments are not used twice), so no process ever keeps a stale idea of it.
+//     It never changes: a page that once had an owner keeps it (a granule of the placed range gets one when it is first
+//     part of a segment; the addresses of other segments are not used twice), so no process ever keeps a stale idea of it.
 // G5. The manager of a page (who keeps its directory entry) is the process that owned it first. Entries lie in memory
 //     mapped by all, so on one machine the manager need not be asked.
 #pragma once
@@ -49,7 +49,7 @@ struct Layout {
   PageIndex arena_first = 0, arena_end = 0;
   std::size_t arena_pages = 0;                               // of one process
   PageIndex large_first = 0, placed_end = 0, large_end = 0;  // placed segments end at placed_end
-  std::size_t place_pages = kGranulePages;                   // distribution block of placed segments
+  std::size_t place_pages = kGranulePages;                   // distribution block of placed segments; 0: one a process
 };
 
 // A stack slot's directory entry.
@@ -58,7 +58,8 @@ struct SlotEntry {
   std::atomic<std::uint32_t> owner{0};  // Guarded by lock; a hint without it.
 };
 
-// kPlaced: the reusable range for large heap objects; blocks of Sizes::place_bytes, cyclic over the processes, by address.
+// kPlaced: the reusable range for large heap objects: one block a process, or blocks of Sizes::place_bytes, cyclic over
+// the processes, by address.
 enum class Distribution : std::uint32_t { kPlaced, kOnProcess, kBlock, kCyclic, kBlockCyclic };
 
 struct Segment {
@@ -73,7 +74,8 @@ struct Tables {
   std::byte* system_view[kMaxProcesses] = {};
   SlotEntry* slots = nullptr;
   std::atomic<std::uint32_t>* granule_segment =
-      nullptr;  // segment number + 1 of each granule of the large range; 0: free
+      nullptr;                                         // segment number + 1 of each granule of the large range; 0: free
+  std::atomic<std::uint8_t>* granule_owner = nullptr;  // of the placed range: owner + 1; 0: never used
   Segment* segments = nullptr;
   int user_fd = -1;
 };
@@ -87,7 +89,7 @@ struct Sizes {
   std::uintptr_t base;
   std::size_t space_bytes;
   std::size_t stack_bytes;  // of one thread's slot, guard included; a power of two
-  std::size_t place_bytes;  // distribution block of placed segments
+  std::size_t place_bytes;  // distribution block of placed segments; 0: one a process
 };
 
 // Maps everything; ends the process with status 125 and a clear message when the machine refuses. Once.
@@ -120,7 +122,9 @@ inline PageIndex slot_first(SlotIndex slot) noexcept {
   return static_cast<PageIndex>(slot * detail::layout.slot_pages);
 }
 
-// Owner of a page that is no stack page (G4).
+// Owner of a page that is no stack page (G4); kNobody where nothing was ever allocated: nobody may map that, or it would
+// keep it when somebody gets it.
+inline constexpr int kNobody = -1;
 int static_owner(PageIndex page) noexcept;
 // Pages from `page` on that have its owner and lie in its segment and, for large segments, its block; >= 1.
 std::size_t owner_run(PageIndex page) noexcept;
@@ -132,7 +136,7 @@ inline int owner_of(PageIndex page) noexcept {
 }
 
 // A large segment of at least `bytes`, owners by `distribution` in blocks of `block_bytes` (rounded up to pages; kPlaced
-// ignores it and `process`) starting at `process`. Returns its first byte (user view), or null when there is no room.
+// ignores it) starting at `process` (kPlaced: only where there are fewer granules than processes). Returns its first byte (user view), or null when there is no room.
 void* allocate_segment(std::size_t bytes, Distribution distribution, std::size_t block_bytes = 0,
                        int process = 0) noexcept;
 // The segment that contains `address`, or null. Its memory is given back to the machine by free_segment; addresses of
@@ -141,6 +145,9 @@ const Segment* find_segment(const void* address) noexcept;
 void free_segment(void* first_byte) noexcept;
 // Gives the pages' memory of process p back to the machine; they read as zero afterwards.
 void punch(int process, PageIndex first, std::size_t pages) noexcept;
+// Gives these pages of process p memory in one call, ahead of their first use through its system view. A hint: where the
+// system cannot (Linux before 5.14), they get it one by one.
+void populate(int process, PageIndex first, std::size_t pages) noexcept;
 
 // Memory shared by all members, mapped before the fork, zeroed, lazily backed. Ends the process when refused.
 void* shared_map(std::size_t bytes, const char* what);

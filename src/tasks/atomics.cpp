@@ -83,7 +83,8 @@ std::uint64_t atomic_apply(void* address, std::size_t bytes, AtomicOp op, std::u
   const gas::PageIndex page = gas::page_of(address);
   if (!release && !acquire && !gas::is_stack(page)) {
     // The owner of a heap page never changes: no lock, no change of stack.
-    std::byte* at = gas::page_in(gas::static_owner(page), page) + gas::offset_of(address) % gas::kPageBytes;
+    std::byte* at =
+        gas::page_in(std::max(gas::static_owner(page), 0), page) + gas::offset_of(address) % gas::kPageBytes;
     return apply_bytes(at, bytes, op, operand, expected);
   }
   Call& c = slot();

@@ -57,11 +57,11 @@ class Fences {
   }
 
   // Something that was ordered at process `from` (an end, an unlock, an arrival) is seen at process `to`; run at `to`.
-  void pass(int from, int to) {
-    if (from == to) return;
-    coherence_.release(from);
-    coherence_.acquire(to);
+  // `since`: a tick taken after it; fences that have happened since then are not repeated.
+  void pass(int from, int to, std::uint64_t since = dsm::Coherence<Env>::kUnknownTick) {
+    if (from != to) coherence_.pass(from, to, since);
   }
+  std::uint64_t tick() { return coherence_.tick(); }
 
   // The two halves of pass() where giver and taker meet through a queue.
   void give(int from) { coherence_.release(from); }

@@ -278,7 +278,8 @@ void attach(int self, int workers) {
   c.hooks.bring_placed = bring_placed;
   c.hooks.acquire = [] { dsm::acquire(); };
   c.hooks.release = [] { dsm::release(state().self); };
-  c.hooks.pass_from = [](int from) { state().fences->pass(from, state().self); };
+  if (s.processes > 1) c.hooks.tick = [] { return state().fences->tick(); };
+  c.hooks.pass_from = [](int from, std::uint64_t ended) { state().fences->pass(from, state().self, ended); };
   c.hooks.home = home_of;
   c.hooks.more_threads = more_threads;
   c.hooks.writable = writable;

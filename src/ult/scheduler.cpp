@@ -240,6 +240,7 @@ void* op_end(Worker& w, Descriptor* self, void*) {
   AYT_CHECK(self->pins == 0, "a thread ended while an ayatori::pinned of it was alive");
   self->state = ThreadState::kEnded;
   const bool root = self->root;
+  if (the_config.hooks.tick) self->ended = the_config.hooks.tick();
   const std::uint64_t old = self->join.finish(the_config.process);  // from here on `self` may be used again
   if (root) the_config.hooks.root_ended();
   if (old == JoinWord::kDetached) {
@@ -268,7 +269,7 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
   const int process = JoinWord::process_of(word);
   if (process != the_config.process) {
     ++w.counters.joins_remote;
-    the_config.hooks.pass_from(process);
+    the_config.hooks.pass_from(process, child->ended);
   }
   return resume_here(w, self);
 }
@@ -366,6 +367,7 @@ Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcept {
   d->object = object;
   d->stack_process = the_config.process;
   d->handed_out = false;
+  d->ended = kUnknownTick;
   return {d, object};
 }
 
@@ -624,6 +626,12 @@ void add_timer(Descriptor* d, std::int64_t when_ns, bool (*expired)(Descriptor*,
   if (when_ns < s.next_timer_ns.load(std::memory_order_relaxed))
     s.next_timer_ns.store(when_ns, std::memory_order_relaxed);
   s.timers_lock.unlock();
+}
+
+bool upper_first() noexcept {
+  if (2 * the_config.process < the_config.processes) return false;
+  const Worker* w = current_worker();
+  return w && w->deque.looks_empty();
 }
 
 std::uint64_t number_of(const Descriptor* d) noexcept {

@@ -27,8 +27,10 @@ struct Hooks {
   void (*acquire)() = nullptr;
   // What was ordered here must be visible to another process that resumes `d`, or waits for it: release.
   void (*release)() = nullptr;
-  // A joiner here joins what ended at `process`.
-  void (*pass_from)(int process) = nullptr;
+  // The moment, in the order of fences, at which a thread ends here; null with one process.
+  std::uint64_t (*tick)() = nullptr;
+  // A joiner here joins what ended at `process`, at that moment.
+  void (*pass_from)(int process, std::uint64_t ended) = nullptr;
   // Which process holds the thread's stack.
   int (*home)(const Descriptor*) = nullptr;
   // A fresh stack's descriptor for this process, or one reclaimed from others; null when none is left.
@@ -111,6 +113,9 @@ void add_timer(Descriptor* d, std::int64_t when_ns, bool (*expired)(Descriptor*,
 // Prepares the first thread: room on its stack from outside any thread (start-up).
 Room allocate_first(Worker& worker, std::size_t align, std::size_t bytes) noexcept;
 void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept;
+
+// The caller's next fork leaves its continuation where a thief looks first, and its process is one of the upper half.
+bool upper_first() noexcept;
 
 std::uint64_t number_of(const Descriptor* d) noexcept;
 Worker& worker_of(int number) noexcept;

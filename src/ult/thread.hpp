@@ -54,10 +54,11 @@ struct alignas(128) Descriptor {
   bool os_thread;  // a waiting OS thread, no user-level thread: wake it through os_wake
   std::atomic<std::uint32_t> os_wake;
   std::int32_t os_process;
-  bool handed_out;    // others may know this thread: its end must look for waiters
-  bool root;          // the first thread: its end is the job's
-  void* wait_object;  // what it waits for; for people and timeouts
-  void* wait_mutex;   // a condition variable's waiter: to be locked again
+  std::uint64_t ended;  // when, by the fences' clock; kUnknownTick when nobody asked
+  bool handed_out;      // others may know this thread: its end must look for waiters
+  bool root;            // the first thread: its end is the job's
+  void* wait_object;    // what it waits for; for people and timeouts
+  void* wait_mutex;     // a condition variable's waiter: to be locked again
   void* wait_condition;
   std::uint64_t wait_sequence;  // number of its waits so far; written under the condition's guard
   bool barrier_last;            // it was the last to arrive
@@ -70,6 +71,8 @@ struct alignas(128) Descriptor {
 }  // namespace ayatori::detail
 
 namespace ayatori::ult {
+
+inline constexpr std::uint64_t kUnknownTick = ~std::uint64_t{0};  // Descriptor::ended
 
 using detail::Descriptor;
 using detail::ThreadState;

@@ -29,6 +29,7 @@ void Machine::reset(const Shape& shape) {
       }
   shape_ = shape;
   held_.clear();
+  ticks_ = 0;
   for (int p = 0; p < kMaxProcesses; ++p) {
     Tables& t = tables_[static_cast<std::size_t>(p)];
     std::memset(t.table, 0, sizeof(t.table));
@@ -45,6 +46,8 @@ void Machine::reset(const Shape& shape) {
     s.scratch = t.scratch;
     s.twins = twins_.get() + static_cast<std::size_t>(p) * kMaxPages * gas::kPageBytes;
     s.dirty_count = s.clean_count = s.lost_count = s.free_twin_count = s.twins_used = s.next_stream = 0;
+    s.written_begin = s.written_end = s.behind = s.sent_ahead = s.regretted = 0;
+    s.release_begun = s.release_done = s.acquire_begun = 0;
     std::memset(s.streams, 0, sizeof(s.streams));
     s.counters = {};
     pointers_[p] = &s;

@@ -46,6 +46,7 @@ struct Shape {  // drawn from the seed, constant in a run
 
 class Machine {
  public:
+  static constexpr bool kWholePages = false;  // what happens between the words of a page is looked at
   explicit Machine(Scheduler& scheduler);
   void reset(const Shape& shape);
   const Shape& shape() const noexcept { return shape_; }
@@ -89,11 +90,13 @@ class Machine {
   void map_read(int p, PageIndex first, std::size_t pages);
   void map_write(int p, PageIndex first, std::size_t pages);
   void zap(int p, PageIndex first, std::size_t pages);
+  void populate(int, PageIndex, std::size_t) noexcept {}
   void discard(int p, PageIndex page);
   bool pressure() noexcept { return shape_.pressure && scheduler_.random().one_in(60); }
   void relieved() noexcept {}
   void releasing(int) noexcept {}
   void released(int) noexcept {}
+  std::uint64_t tick() noexcept { return ++ticks_; }
   void point() { scheduler_.point(); }
   bool bug(Bug b) const noexcept { return shape_.bug == b; }
 
@@ -136,6 +139,7 @@ class Machine {
   std::uint8_t touched_[kMaxProcesses][kMaxPages];
   May may_[kMaxProcesses][kMaxPages];
   std::vector<Held> held_;
+  std::uint64_t ticks_ = 0;
   int serves_[Scheduler::kMaxFibers];
   std::unique_ptr<dsm::Coherence<Machine>> coherence_;
 };

@@ -37,6 +37,7 @@ constexpr BugName kBugs[] = {
     {"keep-lost-slot", Bug::kKeepLostSlot},
     {"no-overlay", Bug::kNoOverlay},
     {"dropped-wake", Bug::kDroppedWake},
+    {"late-tick", Bug::kLateTick},
 };
 
 struct Options {
@@ -69,6 +70,8 @@ Shape draw_shape(Random& random, int* threads) {
   dsm::Limits& l = s.limits;
   l.run_pages = static_cast<std::uint32_t>(random.between(1, 6));
   l.first_run_pages = static_cast<std::uint32_t>(random.between(1, static_cast<int>(l.run_pages)));
+  l.behind_pages = random.percent(60) ? static_cast<std::uint32_t>(random.between(1, 6)) : 1000;
+  l.streamed_pages = static_cast<std::uint32_t>(random.between(1, 4));
   l.owned_run_pages = 4;
   l.owned_first_run_pages = static_cast<std::uint32_t>(random.between(1, 3));
   l.clean_pages =
@@ -79,7 +82,7 @@ Shape draw_shape(Random& random, int* threads) {
   l.refresh_pages = random.percent(50) ? random.below(6) : 1000;
   l.few_clean_pages = random.percent(50) ? random.below(6) : 1000;
   l.refresh_age = static_cast<std::uint16_t>(random.between(1, 8));
-  l.refresh_changes = static_cast<std::uint16_t>(random.between(1, 4));
+  l.refresh_changes = static_cast<std::uint8_t>(random.between(1, 4));
   l.empty_releases = static_cast<std::uint32_t>(random.between(1, 5));
   return s;
 }

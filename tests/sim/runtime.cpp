@@ -344,6 +344,7 @@ int Runtime::end(int p, int w, int t) {
     return next;
   }
   if (next != kNone) thread(next).stayed = false;
+  thread(t).ended = fences_.tick();
   const std::uint64_t waiter = thread(t).word.finish(p);
   if (waiter != 0 && !machine_.bug(Bug::kDroppedWake)) wake(p, static_cast<int>(waiter / 2) - 2);  // J3
   --ending_;
@@ -351,7 +352,9 @@ int Runtime::end(int p, int w, int t) {
 }
 
 // Thread `child` has ended; the joiner runs at p.
-void Runtime::join_passed(int p, int child) { fences_.pass(tasks::JoinWord::process_of(thread(child).word.load()), p); }
+void Runtime::join_passed(int p, int child) {
+  fences_.pass(tasks::JoinWord::process_of(thread(child).word.load()), p, thread(child).ended);
+}
 
 int Runtime::execute(int p, int w, int t) {
   const std::vector<Op>& ops = program_->threads[static_cast<std::size_t>(t)];
@@ -373,6 +376,7 @@ int Runtime::execute(int p, int w, int t) {
         thread(op.target).depth = 32;
         thread(op.target).parent = t;
         thread(op.target).word.reset();
+        thread(op.target).ended = dsm::Coherence<Machine>::kUnknownTick;
         break;
       case Op::kFork: {
         Thread& child = thread(op.target);

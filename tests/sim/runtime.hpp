@@ -66,6 +66,7 @@ class Runtime {
 
   struct Thread {  // a descriptor: outside coherence
     tasks::JoinWord word;
+    std::uint64_t ended = dsm::Coherence<Machine>::kUnknownTick;
     SlotIndex slot = gas::kNoSlot;
     std::uint32_t depth = 0;  // used bytes of the stack
     std::size_t next_op = 0;

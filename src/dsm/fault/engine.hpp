@@ -40,7 +40,8 @@ struct Engine {
 // process with an error that names the thread.
 struct FaultHooks {
   // `context` is the ucontext_t of the interrupted code.
-  void (*resolve)(void* address, bool write, void* context) = nullptr;
+  // False: nothing was ever allocated there.
+  bool (*resolve)(void* address, bool write, void* context) = nullptr;
   void (*stack_overflow)(void* address, void* context) = nullptr;
   // Is this address in a guard area?
   bool (*is_guard)(const void* address) = nullptr;

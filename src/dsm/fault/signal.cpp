@@ -89,6 +89,15 @@ void chain(int signal_number, siginfo_t* info, void* context) {
   if (block) raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&old), 0, sizeof old, 0, 0);
 }
 
+// An address of the space where nothing was allocated: to the program an ordinary segmentation fault.
+void chain_wild(siginfo_t info, void* context) {
+  if (signals.program[SIGSEGV].handler.load(std::memory_order_relaxed) == reinterpret_cast<void*>(SIG_DFL))
+    return die_by_default(SIGSEGV, false);  // repeated, the access could raise another signal
+  info.si_signo = SIGSEGV;
+  info.si_code = SEGV_MAPERR;
+  chain(SIGSEGV, &info, context);
+}
+
 extern "C" void ayt_on_fault(int signal_number, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   const char selector = swap_selector(kSelectorAllow);  // S4
@@ -98,8 +107,9 @@ extern "C" void ayt_on_fault(int signal_number, siginfo_t* info, void* context) 
     if (signals.hooks.is_guard(address)) {
       signals.hooks.stack_overflow(address, context);
     } else if (signal_number == signals.fault_signal) {
-      signals.hooks.resolve(address, (error_code & kFaultWrite) != 0, context);
+      const bool resolved = signals.hooks.resolve(address, (error_code & kFaultWrite) != 0, context);
       swap_selector(selector);
+      if (!resolved) chain_wild(*info, context);
       errno = saved_errno;
       return;
     }

@@ -2,8 +2,9 @@
 // The uffd engine: the user view is registered with a userfaultfd that answers faults by SIGBUS, so that protection
 // lives in page tables and never splits a mapping. Called by the coherence core under the process lock (engine.hpp).
 //
-// U1. A page is mapped by UFFDIO_CONTINUE only, from the page cache of the memfd; so the memfd must hold the page first:
-//     populate() makes it by READING the system view (a read-modify-write would lose a peer's concurrent merge, P8).
+// U1. A page is mapped by UFFDIO_CONTINUE only, from the page cache of the memfd. Where that does not hold the page yet,
+//     populate() makes it by READING the system view (a read-modify-write would lose a peer's concurrent merge, P8); what
+//     was fetched is there already, so CONTINUE is tried first.
 // U2. Read-only pages are mapped with the write-protect bit, their first write is a SIGBUS like a miss.
 // U3. zap leaves write-protect markers behind; CONTINUE overrides them.
 // U4. With one process nothing is registered but, where the kernel lacks lightweight guards, the stacks (WP only).
@@ -84,11 +85,11 @@ bool continue_range(gas::PageIndex first, std::size_t pages, __u64 mode) {
         met_mapped = true;
         at += gas::kPageBytes;
         break;
-      case EFAULT: {  // a hole: somebody gave the page's memory back meanwhile
+      case EFAULT: {  // a page that has no memory; the second time: somebody gave it back meanwhile
         AYT_CHECK(++holes < kMaxHoles, "cannot back the page at {:#x}", at);
         const auto page = gas::page_of(reinterpret_cast<void*>(at));
-        populate(page, 1);
-        backoff.wait();
+        populate(page, holes == 1 ? (end - at) / gas::kPageBytes : 1);
+        if (holes > 1) backoff.wait();
         break;
       }
       case EAGAIN:
@@ -112,14 +113,12 @@ void write_protect(gas::PageIndex first, std::size_t pages, bool on) {
 
 void map_read(gas::PageIndex first, std::size_t pages) {
   if (pages == 0) return;
-  populate(first, pages);
   continue_range(first, pages, UFFDIO_CONTINUE_MODE_WP);
 }
 
 // A failed CONTINUE of one mapped page costs 0.3 us, less than asking what is mapped.
 void map_write(gas::PageIndex first, std::size_t pages) {
   if (pages == 0) return;
-  populate(first, pages);
   if (continue_range(first, pages, 0)) write_protect(first, pages, false);
 }
 

@@ -124,7 +124,7 @@ bool drop_kept() noexcept {
 }
 
 std::byte* new_segment(std::size_t bytes) noexcept {
-  return static_cast<std::byte*>(allocate_segment(bytes, Distribution::kPlaced));
+  return static_cast<std::byte*>(allocate_segment(bytes, Distribution::kPlaced, 0, layout().self));
 }
 
 }  // namespace

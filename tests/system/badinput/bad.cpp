@@ -151,6 +151,18 @@ int handled(bool jumps) {
   return 0;
 }
 
+// Far behind a large allocation, where nothing was ever allocated.
+void write_behind_the_heap() { static_cast<volatile char*>(ayatori_malloc(8 << 20))[64 << 20] = 1; }
+
+int handled_in_the_space() {
+  ayatori::pinned here;
+  struct sigaction action{};
+  action.sa_sigaction = own_handler, action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+  write_behind_the_heap();
+  return 0;
+}
+
 struct Talkative : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -168,6 +180,8 @@ int bad(std::span<char*> args) {
   if (what == "null") elsewhere([] { *reinterpret_cast<volatile int*>(static_cast<std::uintptr_t>(zero)) = 1; });
   if (what == "wild")
     elsewhere([] { *reinterpret_cast<volatile int*>(static_cast<std::uintptr_t>(zero) + 0x123456789a8) = 1; });
+  if (what == "wild-space") elsewhere(write_behind_the_heap);
+  if (what == "handled-space") return handled_in_the_space();
   if (what == "readonly") elsewhere([] { *const_cast<volatile char*>("text") = 'x'; });
   if (what == "divide") elsewhere([] { zero = 1000 / zero; });
   if (what == "abort") elsewhere([] { std::abort(); });

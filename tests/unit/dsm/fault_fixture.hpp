@@ -40,7 +40,7 @@ struct Counters {
 };
 inline Counters counters;
 
-inline void resolve(void* address, bool write, void*) {
+inline bool resolve(void* address, bool write, void*) {
   counters.lock.lock();
   const gas::PageIndex page = gas::page_of(address);
   ++(write ? counters.writes : counters.reads);
@@ -49,6 +49,7 @@ inline void resolve(void* address, bool write, void*) {
   else
     dsm::engine().map_read(page, 1);
   counters.lock.unlock();
+  return true;
 }
 inline void overflow(void*, void*) { _exit(kOverflowStatus); }
 inline bool is_guard(const void* address) {

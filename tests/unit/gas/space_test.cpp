@@ -73,7 +73,7 @@ TEST(Space, TheUserViewIsTheProcessesOwnSystemView) {
 }
 
 TEST(Space, RunsAgreeWithOwnersInEveryDistribution) {
-  for (const std::size_t place_bytes : {std::size_t{64} << 10, kMiB, 4 * kMiB}) {
+  for (const std::size_t place_bytes : {std::size_t{0}, std::size_t{64} << 10, kMiB, 4 * kMiB}) {
     with_space(place_bytes, [] {
       for (const std::size_t bytes : {kMiB, 3 * kMiB, 7 * kMiB + 5000}) {
         for (const auto distribution : {Distribution::kPlaced, Distribution::kOnProcess, Distribution::kBlock,
@@ -90,9 +90,59 @@ TEST(Space, RunsAgreeWithOwnersInEveryDistribution) {
   }
 }
 
+TEST(Space, PlacedSegmentsLieInOneBlockAProcess) {
+  with_space(0, [] {
+    for (const std::size_t mib : {3, 4, 64, 100}) {
+      const void* p = gas::allocate_segment(mib * kMiB, Distribution::kPlaced, 0, 1);
+      ASSERT_NE(p, nullptr);
+      const PageIndex first = gas::page_of(p);
+      std::size_t pages[kProcesses] = {};
+      int last = 0;
+      for (PageIndex page = first; page < first + mib * gas::kGranulePages; ++page) {
+        const int owner = gas::owner_of(page);
+        ASSERT_GE(owner, last) << "page " << page - first << " of " << mib << " MiB";
+        last = owner;
+        ++pages[owner];
+      }
+      for (const std::size_t count : pages) {
+        EXPECT_GE(count + gas::kGranulePages, mib * gas::kGranulePages / kProcesses);
+        EXPECT_LE(count, mib * gas::kGranulePages / kProcesses + gas::kGranulePages);
+      }
+    }
+    // Fewer granules than processes: from the given process on.
+    const void* p = gas::allocate_segment(2 * kMiB, Distribution::kPlaced, 0, 2);
+    EXPECT_EQ(gas::owner_of(gas::page_of(p)), 2);
+    EXPECT_EQ(gas::owner_of(gas::page_of(p) + gas::kGranulePages), 0);
+  });
+}
+
+// Who mapped such a page as its own would keep it when it becomes somebody else's.
+TEST(Space, NobodyOwnsWhatWasNeverAllocated) {
+  for (const auto distribution : {Distribution::kPlaced, Distribution::kBlock}) {
+    with_space(0, [distribution] {
+      const void* p = gas::allocate_segment(6 * kMiB, distribution);
+      const PageIndex end = gas::page_of(p) + 6 * gas::kGranulePages;
+      EXPECT_EQ(gas::owner_of(end - 1), kProcesses - 1);
+      EXPECT_EQ(gas::owner_of(end), gas::kNobody);
+    });
+  }
+}
+
+// When no place with the right owners is left, what is free serves.
+TEST(Space, PlacedSegmentsUseTheWholeRange) {
+  with_space(0, [] {
+    std::vector<void*> all;
+    for (void* p; (p = gas::allocate_segment(kMiB, Distribution::kPlaced, 0, 1)) != nullptr;) all.push_back(p);
+    EXPECT_GT(all.size(), 200u);
+    for (std::size_t i = 0; i < 9; ++i) gas::free_segment(all[20 + i]);
+    EXPECT_EQ(gas::allocate_segment(9 * kMiB, Distribution::kPlaced), all[20]);
+    EXPECT_EQ(gas::allocate_segment(kMiB, Distribution::kPlaced), nullptr);
+  });
+}
+
 // G4: whatever is allocated and freed, a page never changes its owner.
 TEST(Space, APageOfThePlacedRangeKeepsItsOwner) {
-  for (const std::size_t place_bytes : {std::size_t{64} << 10, kMiB, 4 * kMiB}) {
+  for (const std::size_t place_bytes : {std::size_t{0}, std::size_t{64} << 10, kMiB, 4 * kMiB}) {
     with_space(place_bytes, [] {
       std::vector<int> owner(gas::layout().pages, -1);
       std::vector<void*> live(20, nullptr);
