@@ -4,7 +4,6 @@
 //
 // M1. The owner of a recursive or error-checking mutex is written by its holder only; a thread compares it with its own
 //     number, so a value read without order is either its own, written by itself, or another one.
-#include <cxxabi.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,10 +153,9 @@ bool run_once(ayatori_once_t* control, void (*routine)()) {
   if (done.load(std::memory_order_relaxed) != 0) return true;
   try {
     routine();
-  } catch (const abi::__forced_unwind&) {
-    throw;  // ayatori_thread_exit
   } catch (...) {
-    std::terminate();
+    if (std::current_exception()) std::terminate();
+    throw;  // ayatori_thread_exit: no exception of C++
   }
   done.store(1, std::memory_order_release);  // pairs with the look without the lock, in this process
   return true;

@@ -21,6 +21,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/current.hpp"
+#include "ult/fiber.hpp"
 #include "ult/scheduler.hpp"
 
 namespace {
@@ -207,6 +208,7 @@ void ayatori_thread_exit(void* result) {
   d->result = result;
   unwinding->exception_class = 0;
   unwinding->exception_cleanup = &swallowed;
+  ult::fiber::before_unwind();
   const _Unwind_Reason_Code failed = _Unwind_ForcedUnwind(unwinding, &stop_at_bottom, nullptr);
   // A frame without unwind tables: nothing of what is above was undone.
   if (failed == _URC_END_OF_STACK) finish_exit();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What sanitizers must be told about stacks that are switched. Nothing in ordinary builds. Called in pairs around each
-// switch: leave_* on the old stack, arrived_* on the new one.
+// switch: leave_* on the old stack, arrived_* on the new one. before_unwind() precedes an unwinding that is not a throw.
 #pragma once
 
 #include "ult/scheduler.hpp"
@@ -74,6 +74,8 @@ inline void leave_os(Worker& w) noexcept {
   __sanitizer_start_switch_fiber(&w.sanitizer_os, w.native_low, w.native_bytes);
 }
 inline void arrived_os(Worker& w) noexcept { __sanitizer_finish_switch_fiber(w.sanitizer_os, nullptr, nullptr); }
+// The frames that are cut off leave no poison behind, as before a throw.
+inline void before_unwind() noexcept { __asan_handle_no_return(); }
 // Before the fork: all members share the shadow of the space, so that what is poisoned moves with the stacks.
 inline void share_shadow(std::byte* base, std::size_t bytes) {
   std::size_t scale = 0;
@@ -105,6 +107,7 @@ inline void leave_os(Worker& w) noexcept {
   __tsan_switch_to_fiber(w.sanitizer_native, 0);
 }
 inline void arrived_os(Worker& w) noexcept { __tsan_destroy_fiber(w.sanitizer_native); }
+inline void before_unwind() noexcept {}
 inline void share_shadow(std::byte*, std::size_t) {}
 
 #else
@@ -117,6 +120,7 @@ inline void arrived_native(Worker&) noexcept {}
 inline void leave_native(Worker&, bool) noexcept {}
 inline void leave_os(Worker&) noexcept {}
 inline void arrived_os(Worker&) noexcept {}
+inline void before_unwind() noexcept {}
 inline void share_shadow(std::byte*, std::size_t) {}
 
 #endif
