@@ -184,10 +184,11 @@ pid_t set_up(std::string_view engine) {
   if (bare.uffd < 0 && engine == "uffd") die("userfaultfd");
   if (bare.uffd < 0 && mprotect(bare.user, bare.bytes, PROT_NONE) != 0) die("mprotect");
 
+  alignas(16) static std::byte handler_stack[65536];
   stack_t stack{};
-  stack.ss_size = 65536;
-  stack.ss_sp = std::malloc(stack.ss_size);
-  if (stack.ss_sp == nullptr || sigaltstack(&stack, nullptr) != 0) die("sigaltstack");
+  stack.ss_size = sizeof handler_stack;
+  stack.ss_sp = handler_stack;
+  if (sigaltstack(&stack, nullptr) != 0) die("sigaltstack");
   struct sigaction action{};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
