@@ -32,6 +32,16 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+// A function that begins on one fiber and returns on another. ThreadSanitizer keeps a call stack per fiber: it would push
+// the function's entry on the one and pop its exit from the other. What such a function calls is watched as ever.
+#if !defined(AYT_TSAN)
+#define AYT_CROSSES_FIBERS
+#elif defined(__clang__)
+#define AYT_CROSSES_FIBERS __attribute__((disable_sanitizer_instrumentation))
+#else
+#define AYT_CROSSES_FIBERS __attribute__((no_sanitize("thread")))
+#endif
+
 namespace ayatori::ult::fiber {
 
 #if defined(AYT_ASAN)
@@ -89,19 +99,35 @@ inline void share_shadow(std::byte* base, std::size_t bytes) {
 
 #elif defined(AYT_TSAN)
 
+// A descriptor keeps its fiber while its threads return from their first function; one that ends anywhere else leaves
+// entries on the fiber's call stack, so the fiber goes with it.
 inline void* of(Descriptor* d) noexcept {
   if (!d->sanitizer) d->sanitizer = __tsan_create_fiber(0);
   return d->sanitizer;
 }
-inline void leave_for_child(Worker&, Descriptor*, Descriptor* child) noexcept { __tsan_switch_to_fiber(of(child), 0); }
-inline void leave_thread(Worker& w, Descriptor*, bool) noexcept { __tsan_switch_to_fiber(w.sanitizer_native, 0); }
-inline void end_thread_to(Worker&, Descriptor*, Descriptor* parent) noexcept { __tsan_switch_to_fiber(of(parent), 0); }
+AYT_CROSSES_FIBERS inline void leave_for_child(Worker&, Descriptor*, Descriptor* child) noexcept {
+  __tsan_switch_to_fiber(of(child), 0);
+}
+AYT_CROSSES_FIBERS inline void leave_thread(Worker& w, Descriptor* self, bool ends) noexcept {
+  if (ends) {
+    w.sanitizer_ended = self->sanitizer;
+    self->sanitizer = nullptr;
+  }
+  __tsan_switch_to_fiber(w.sanitizer_native, 0);
+}
+AYT_CROSSES_FIBERS inline void end_thread_to(Worker&, Descriptor*, Descriptor* parent) noexcept {
+  __tsan_switch_to_fiber(of(parent), 0);
+}
 inline void arrived_thread(Worker&, Descriptor*) noexcept {}
-inline void arrived_native(Worker&) noexcept {}
-inline void leave_native(Worker& w, bool to_os) noexcept {
+inline void arrived_native(Worker& w) noexcept {
+  if (!w.sanitizer_ended) return;
+  __tsan_destroy_fiber(w.sanitizer_ended);
+  w.sanitizer_ended = nullptr;
+}
+AYT_CROSSES_FIBERS inline void leave_native(Worker& w, bool to_os) noexcept {
   __tsan_switch_to_fiber(to_os ? w.sanitizer_os : of(w.current), 0);
 }
-inline void leave_os(Worker& w) noexcept {
+AYT_CROSSES_FIBERS inline void leave_os(Worker& w) noexcept {
   w.sanitizer_os = __tsan_get_current_fiber();
   w.sanitizer_native = __tsan_create_fiber(0);
   __tsan_switch_to_fiber(w.sanitizer_native, 0);

@@ -178,6 +178,7 @@ struct alignas(64) Worker {
   void* parked_argument = nullptr;
   void* sanitizer_native = nullptr;  // fiber.hpp, down to os_bytes
   void* sanitizer_os = nullptr;
+  void* sanitizer_ended = nullptr;
   const void* sanitizer_low = nullptr;
   std::size_t sanitizer_bytes = 0;
   const void* os_low = nullptr;
