@@ -216,7 +216,7 @@ void idle(Worker& w, std::uint32_t misses) noexcept {
 
 // ------------------------------------------------------------------------------------------------ native stack
 
-void* native_main(void* argument) {
+AYT_CROSSES_FIBERS void* native_main(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
   fiber::arrived_native(w);
   if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
@@ -310,7 +310,7 @@ void* op_sleep(Worker& w, Descriptor* self, void*) {
 }
 
 // The child's side of a fork, on the child's stack. Returns the context to resume.
-void* child_main(void* argument) {
+AYT_CROSSES_FIBERS void* child_main(void* argument) {
   auto* child = static_cast<Descriptor*>(argument);
   Worker* w = current_worker();
   fiber::arrived_thread(*w, child);
@@ -347,7 +347,7 @@ void resumed_main(void* argument) {
 
 void* to_writable(void* p) { return the_config.hooks.writable(p); }
 
-void* worker_main(void* argument) {
+AYT_CROSSES_FIBERS void* worker_main(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
   fiber::arrived_native(w);
   auto* first = static_cast<Descriptor*>(w.argument);
