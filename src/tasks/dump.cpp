@@ -93,6 +93,7 @@ class OwnMemory final : public StackMemory {
   OwnMemory(const OwnMemory&) = delete;
   OwnMemory& operator=(const OwnMemory&) = delete;
 
+  bool opened() const noexcept { return fd_ >= 0; }
   bool read(std::uint64_t address, void* to, std::size_t bytes) override {
     const auto* const at = reinterpret_cast<const std::byte*>(address);  // NOLINT: looked at before use
     if (gas::contains(at)) {
@@ -113,14 +114,15 @@ struct Trace {
   std::size_t count = 0;
 
   void add(Frame& frame, StackMemory& memory) { count += walk(frame, memory, std::span(addresses).subspan(count)); }
-  void add_saved(const Descriptor* d, StackMemory& memory) {
+  void add_saved(const void* sp, StackMemory& memory) {
     Frame frame;
-    if (frame_of_saved(reinterpret_cast<std::uint64_t>(d->sp), memory, frame)) add(frame, memory);
+    if (frame_of_saved(reinterpret_cast<std::uint64_t>(sp), memory, frame)) add(frame, memory);
   }
 };
 
 int owner_of(const Descriptor* d) noexcept {
-  return static_cast<int>(gas::slot_entry(d->slot).owner.load(std::memory_order_relaxed));  // a hint (D2)
+  const auto slot = static_cast<gas::SlotIndex>(d - ult::config().threads);              // T1 of ult/thread.hpp
+  return static_cast<int>(gas::slot_entry(slot).owner.load(std::memory_order_relaxed));  // a hint (D2)
 }
 
 bool is_thread(const void* p) noexcept {
@@ -146,7 +148,8 @@ class Dump {
   void print_parked(const Descriptor* d, const std::string& where);
   void print_waiting(const Descriptor* d);
   void frames(Block& out, const Trace& trace);
-  std::string waited(const Descriptor* d);
+  std::string waited(const Descriptor& d);
+  Copy<Descriptor> copy(const Descriptor* d) { return {d, memory_}; }
 
   const int self_ = ult::config().process;
   OwnMemory memory_;
@@ -164,26 +167,26 @@ void Dump::frames(Block& out, const Trace& trace) {
     out.line("    #{} {}", i, shortened(symbols_.describe_code(trace.addresses[i])));
 }
 
-std::string Dump::waited(const Descriptor* d) {
-  switch (d->state) {
+std::string Dump::waited(const Descriptor& d) {
+  switch (d.state) {
     case ThreadState::kJoining: {
-      const auto* const child = static_cast<const Descriptor*>(d->wait_object);
+      const auto* const child = static_cast<const Descriptor*>(d.wait_object);
       if (!is_thread(child)) return "waits for the end of a thread";
-      return base::formatted("waits for the end of thread {}, which is at process {}", ult::number_of(child),
+      return base::formatted("waits for the end of thread {}, which is at process {}", ult::number_of(&*copy(child)),
                              owner_of(child));
     }
     case ThreadState::kLocking: {
-      const sync::Waited w = sync::describe(d->wait_object);
+      const sync::Waited w = sync::describe(d.wait_object, memory_);
       return base::formatted("waits for {} {}, locked at process {}", w.kind, w.handle, w.last_process);
     }
     case ThreadState::kWaiting: {
-      const sync::Waited w = sync::describe(d->wait_object);
+      const sync::Waited w = sync::describe(d.wait_object, memory_);
       if (w.expected > 0)
         return base::formatted("waits at {} {}: {} of {} have arrived", w.kind, w.handle, w.arrived, w.expected);
       return base::formatted("waits for {} {}", w.kind, w.handle);
     }
     case ThreadState::kSleeping: {
-      const std::int64_t left_ns = d->deadline_ns - base::real_now_ns();
+      const std::int64_t left_ns = d.deadline_ns - base::real_now_ns();
       return base::formatted("sleeps for another {} ms", left_ns > 0 ? left_ns / base::kNsPerMs : 0);
     }
     case ThreadState::kFaulting: return "waits for a page of another process";
@@ -195,9 +198,9 @@ std::string Dump::waited(const Descriptor* d) {
 void Dump::print_worker(int number) {
   const ult::Worker& w = ult::worker_of(number);
   const int tid = state.tids[number].load(std::memory_order_acquire);
-  const volatile auto& current = w.current;
+  const auto current = [&] { return Copy<ult::Worker>(&w, memory_)->current; };
   Block out;
-  if (tid == 0 || !current) {
+  if (tid == 0 || !current()) {
     out.line("worker {}.{}: {}", self_, number, tid == 0 ? "not there" : "idle");
     return;
   }
@@ -206,22 +209,22 @@ void Dump::print_worker(int number) {
   stop::Stopped stopped;
   const bool has_stopped = state.can_stop && stop::stop_thread(tid, stopped);
   if (has_stopped) {
-    thread = current;
+    thread = current();
     Frame frame;
     if (frame_of_signal(stopped.context, memory_, frame)) {
       trace.add(frame, memory_);
       // The runtime's own stack ends where the thread was left, whose registers are saved.
       const auto low = reinterpret_cast<std::uint64_t>(w.native_low);
-      if (thread && frame.sp() - low <= w.native_bytes) trace.add_saved(thread, memory_);
+      if (thread && frame.sp() - low <= w.native_bytes) trace.add_saved(copy(thread)->sp, memory_);
     }
     stop::resume_thread();
   }
-  if (!has_stopped) thread = current;
+  if (!has_stopped) thread = current();
   if (!thread) {
     out.line("worker {}.{}: in the runtime", self_, number);
   } else {
     if (!takes_one_more()) return;
-    out.line("thread {}: running on worker {}.{}{}", ult::number_of(thread), self_, number,
+    out.line("thread {}: running on worker {}.{}{}", ult::number_of(&*copy(thread)), self_, number,
              has_stopped ? "" : " (it could not be stopped to look at its stack)");
   }
   frames(out, trace);
@@ -230,27 +233,28 @@ void Dump::print_worker(int number) {
 void Dump::print_parked(const Descriptor* d, const std::string& where) {
   if (!takes_one_more()) return;
   Block out;
-  const void* const sp = d->sp;
-  const ThreadState before = d->state;
+  const Copy<Descriptor> before = copy(d);
   Trace trace;
-  const unsigned pins_of_fault = before == ThreadState::kFaulting ? 1 : 0;  // P3 of ult/park.hpp
-  if (before == ThreadState::kFaulting) {
+  const unsigned pins_of_fault = before->state == ThreadState::kFaulting ? 1 : 0;  // P3 of ult/park.hpp
+  if (before->state == ThreadState::kFaulting) {
     Frame frame;
-    const auto context = reinterpret_cast<std::uint64_t>(d->fault_frame) + d->fault_offset + sizeof(void*);
+    const auto context = reinterpret_cast<std::uint64_t>(before->fault_frame) + before->fault_offset + sizeof(void*);
     if (frame_of_signal(context, memory_, frame)) trace.add(frame, memory_);
   } else {
-    trace.add_saved(d, memory_);
+    trace.add_saved(before->sp, memory_);
   }
-  out.line("thread {}: {}{}{}", ult::number_of(d), where, d->pins > pins_of_fault ? ", pinned" : "",
-           d->sp != sp || d->state != before ? " (has moved on)" : "");
+  const Copy<Descriptor> after = copy(d);
+  out.line("thread {}: {}{}{}", ult::number_of(&*before), where, before->pins > pins_of_fault ? ", pinned" : "",
+           after->sp != before->sp || after->state != before->state ? " (has moved on)" : "");
   frames(out, trace);
 }
 
 void Dump::print_placed(Descriptor* d) {
   if (!takes_one_more()) return;
   Block out;
-  out.line("thread {}: placed on process {}, not started; begins in {}", ult::number_of(d), self_,
-           shortened(symbols_.describe_code(reinterpret_cast<std::uintptr_t>(d->invoke))));
+  const Copy<Descriptor> placed = copy(d);
+  out.line("thread {}: placed on process {}, not started; begins in {}", ult::number_of(&*placed), self_,
+           shortened(symbols_.describe_code(reinterpret_cast<std::uintptr_t>(placed->invoke))));
 }
 
 void Dump::print_queue(const char* what, ult::Queue& queue) {
@@ -279,7 +283,7 @@ void Dump::print_queue(const char* what, ult::Queue& queue) {
 }
 
 void Dump::print_waiting(const Descriptor* d) {
-  const std::string why = waited(d);
+  const std::string why = waited(*copy(d));
   if (!why.empty()) print_parked(d, why);
 }
 
@@ -288,6 +292,7 @@ void Dump::print() {
   const ult::ProcessQueues& q = ult::queues_of(self_);
   Block().line("process {} of {} (pid {}), {} worker{}:", self_, c.processes, getpid(), c.workers,
                c.workers == 1 ? "" : "s");
+  if (!memory_.opened()) Block().line("/proc/self/mem cannot be opened: there is nothing to see");
   for (int i = 0; i < c.workers; ++i) print_worker(i);
   for (int i = 0; i < c.workers; ++i)
     for (std::uint64_t age = 0; const Descriptor* const d = q.worker[i].deque.look(age); ++age)
@@ -297,7 +302,7 @@ void Dump::print() {
   // The waiting ones: of all stacks ever handed out those that are here.
   const gas::Layout& l = gas::layout();
   for (int p = 0; p < c.processes; ++p) {
-    const std::uint32_t count = ult::queues_of(p).next_fresh_slot;
+    const std::uint32_t count = *Copy<std::uint32_t>(&ult::queues_of(p).next_fresh_slot, memory_);
     for (std::uint32_t i = 0; i < count; ++i) {
       const Descriptor* const d = &c.threads[static_cast<std::uint32_t>(p) * l.slots_per_process + i];
       if (owner_of(d) == self_) print_waiting(d);

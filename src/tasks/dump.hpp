@@ -7,6 +7,8 @@
 // D2. What is printed is no snapshot: threads move on meanwhile. Each block of lines that belongs to a thread is one
 //     write(2) to standard error, whole lines, each with the prefix "ayatori[PROCESS]: ".
 // D3. Stacks are read through the system view of this process, other memory through /proc/self/mem: nothing faults.
+// D4. What others write without a lock or an atomic (descriptors, workers, synchronisation objects) is copied in the same
+//     way (Copy in unwind.hpp): they need not write it for us.
 #pragma once
 
 namespace ayatori::tasks::dump {

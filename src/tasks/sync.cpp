@@ -651,23 +651,24 @@ bool alive(Handle h, Kind kind) noexcept { return h != 0 && h < kObjects && stat
 bool busy(Handle h) noexcept { return call_object(&busy_native, state.objects[h]); }
 Extra& extra(Handle h) noexcept { return state.objects[h].extra; }
 
-Waited describe(const void* wait_object) noexcept {
+Waited describe(const void* wait_object, StackMemory& memory) {
   const auto offset = reinterpret_cast<std::uintptr_t>(wait_object) - reinterpret_cast<std::uintptr_t>(state.objects);
   Waited w{"a freed object", 0, -1, 0, 0};
   if (offset / sizeof(Object) >= kObjects || offset % sizeof(Object) != 0) return w;
-  const Object& o = *static_cast<const Object*>(wait_object);  // read without its guard: all may change meanwhile
+  const Copy<Object> o(static_cast<const Object*>(wait_object), memory);  // D4 of dump.hpp
+  if (!o) return w;
   w.handle = offset / sizeof(Object);
-  switch (o.kind) {
+  switch (o->kind) {
     case Kind::kFree: break;
     case Kind::kMutex:
       w.kind = "mutex";
-      w.last_process = static_cast<int>(o.word.load(std::memory_order_relaxed) >> 8);
+      w.last_process = static_cast<int>(o->word.load(std::memory_order_relaxed) >> 8);
       break;
     case Kind::kCondition: w.kind = "condition variable"; break;
     case Kind::kBarrier:
       w.kind = "barrier";
-      w.arrived = o.arrived;
-      w.expected = o.expected;
+      w.arrived = o->arrived;
+      w.expected = o->expected;
       break;
     case Kind::kSemaphore: w.kind = "semaphore"; break;
   }

@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tasks/unwind.hpp"
+
 namespace ayatori::tasks::sync {
 
 using Handle = std::uint64_t;
@@ -72,6 +74,6 @@ struct Waited {
   int last_process;                  // of a mutex: where it was locked last; else -1
   std::ptrdiff_t arrived, expected;  // of a barrier
 };
-Waited describe(const void* wait_object) noexcept;
+Waited describe(const void* wait_object, StackMemory& memory);
 
 }  // namespace ayatori::tasks::sync

@@ -31,6 +31,22 @@ class StackMemory {
   ~StackMemory() = default;
 };
 
+// An object that others write meanwhile, as a debugger sees it: copied by the kernel, so that it is no data race and
+// whatever was found is only shown.
+template <class T>
+class Copy {
+ public:
+  Copy(const T* at, StackMemory& memory)
+      : found_(memory.read(reinterpret_cast<std::uintptr_t>(at), room_, sizeof room_)) {}
+  explicit operator bool() const noexcept { return found_; }
+  const T& operator*() const noexcept { return *reinterpret_cast<const T*>(room_); }
+  const T* operator->() const noexcept { return &**this; }
+
+ private:
+  alignas(T) std::byte room_[sizeof(T)] = {};
+  bool found_;
+};
+
 // What ayt_switch_call has saved at `sp`. False: cannot be read.
 bool frame_of_saved(std::uint64_t sp, StackMemory& memory, Frame& frame);
 // From the kernel's ucontext_t.
