@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # SIGQUIT prints where the threads stand, and the job goes on: starts the program, asks, looks for one line and one
-# function of each state. Usage: dump.sh BIN PROGRAM WORK PROCESSES WORKERS HOW; HOW: launcher, command, alone, own
-bin=$1 program=$2 processes=$4 workers=$5 how=$6
+# function of each state. Usage: dump.sh BIN PROGRAM WORK PROCESSES WORKERS HOW [unstopped]; HOW: launcher, command, alone,
+# own; unstopped: workers cannot be stopped in this build, and the dump says so instead of a running thread's functions
+bin=$1 program=$2 processes=$4 workers=$5 how=$6 running=${7:-}
 work=$3/dump-$processes-$workers-$how
 rm -rf "$work" && mkdir -p "$work" || exit 2
 : >"$work/out" && : >"$work/err"
@@ -53,7 +54,12 @@ for line in 'running on worker 0\.' 'waits for the end of thread' 'waits for mut
   'waits at barrier [0-9]*: 1 of 2' 'sleeps for another'; do
   grep -q "^ayatori\[[0-9]*\]: thread [0-9]*: .*$line" "$work/err" || fail "no thread that $line"
 done
-for function in spin_here lock_here wait_here arrive_here sleep_here join_here stand; do
+spinning=spin_here
+if [ -n "$running" ]; then
+  grep -q 'running on worker .* (it could not be stopped to look at its stack)' "$work/err" || fail "not said: not stopped"
+  spinning=
+fi
+for function in $spinning lock_here wait_here arrive_here sleep_here join_here stand; do
   grep -q "^ayatori\[[0-9]*\]:     #[0-9]* .*$function" "$work/err" || fail "no backtrace with $function"
 done
 grep -v '^ayatori\[[0-9]*\]: ' "$work/err" | grep -q . && fail "lines without the prefix"

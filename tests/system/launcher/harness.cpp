@@ -57,6 +57,8 @@ Launch::Launch(std::vector<std::string> arguments, const Setting& setting) : sin
       setrlimit(RLIMIT_NOFILE, &limit);
     }
     if (setting.ignored_signal != 0) signal(setting.ignored_signal, SIG_IGN);
+    // Members that exit do so at once, and a crash is one.
+    setenv("TSAN_OPTIONS", "atexit_sleep_ms=0:handle_segv=0:handle_sigbus=0", 1);
     for (const auto& [name, value] : setting.environment) setenv(name.c_str(), value.c_str(), 1);
     execv(LAUNCHER, pointers.data());
     _exit(200);

@@ -92,7 +92,7 @@ inline void default_crashes() {
 inline void start(const Setup& setup) {
   MUST(base::set_knob("AYATORI_SYSCALLS", setup.syscalls).ok());
   gas::reserve(setup.processes,
-               {std::uintptr_t{0x200000000000}, setup.space_bytes, std::size_t{1} << 20, std::size_t{1} << 20});
+               {base::knob_size("AYATORI_SPACE_BASE"), setup.space_bytes, std::size_t{1} << 20, std::size_t{1} << 20});
   gas::attach(0);
   dsm::start_engine(setup.engine, setup.processes, {resolve, overflow, is_guard, nullptr}, &fallback_reason);
   dsm::enter_os_thread();
