@@ -53,7 +53,9 @@ CASE(virtual_calls_and_run_time_types) {
       shapes.push_back(std::make_unique<Disc>(i));
     });
     CHECK(shapes[0]->area() == static_cast<double>(i) * i && shapes[1]->area() == 3.0 * i * i);
-    CHECK(typeid(*shapes[0]) == typeid(Square) && typeid(*shapes[1]) != typeid(Square));
+    const Shape& first = *shapes[0];
+    const Shape& second = *shapes[1];
+    CHECK(typeid(first) == typeid(Square) && typeid(second) != typeid(Square));
     CHECK(dynamic_cast<Square*>(shapes[1].get()) == nullptr);
     auto* named = dynamic_cast<Named*>(shapes[1].get());
     CHECK(named != nullptr && named->name() == "a disc with a name that is long");
