@@ -157,7 +157,7 @@ void begin() {
     }
     unsetenv(kBootVariable);
   }
-  if (!job.launched) job.control = make_alone();
+  if (job.control == nullptr) job.control = make_alone();
   std::int32_t none = 0;
   if (!internal::self().pid.compare_exchange_strong(none, getpid(), std::memory_order_relaxed))
     internal::fail_start("a job starts once: leave gdb and call `ayatori run --gdb` again");
