@@ -78,6 +78,7 @@ Descriptor* steal_remote(Worker& w) {
   State& s = state();
   w.random = w.random * 6364136223846793005ULL + 1442695040888963407ULL;
   const auto n = static_cast<std::uint64_t>(s.processes);
+  if (n < 2) return nullptr;
   const int victim = static_cast<int>((static_cast<std::uint64_t>(s.self) + 1 + (w.random >> 33) % (n - 1)) % n);
   ProcessQueues& q = *s.queues[victim];
   bool worth = q.ready.count.load(std::memory_order_relaxed) != 0;
