@@ -53,20 +53,20 @@ struct Frame {
 };
 
 template <class Mode>
-void descend(Frame* up, std::int64_t depth) {
-  for (Frame* frame = up; frame; frame = frame->up) ++frame->value;
+void descend(Frame& up, std::int64_t depth) {
+  for (Frame* frame = &up; frame; frame = frame->up) ++frame->value;
   if (depth == 0) return;
   Frame mine;
-  mine.up = up;
-  auto t = Mode::thread_on(next_process<Mode>(), [p = &mine, depth] { descend<Mode>(p, depth - 1); });
+  mine.up = &up;
+  auto t = Mode::thread_on(next_process<Mode>(), [p = &mine, depth] { descend<Mode>(*p, depth - 1); });
   t.join();
-  if (mine.value != depth) up->value = -1'000'000;  // seen by the outermost frame, whatever is added later
+  if (mine.value != depth) up.value = -1'000'000;  // seen by the outermost frame, whatever is added later
 }
 
 template <class Mode>
 std::int64_t nested_round(std::int64_t depth) {
   Frame frame;
-  descend<Mode>(&frame, depth);
+  descend<Mode>(frame, depth);
   return frame.value - (depth + 1);  // 0 is right
 }
 

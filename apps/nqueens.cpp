@@ -50,6 +50,7 @@ std::int64_t count(Board board, int n, int row, int cutoff) {
     if (!is_free(board, row, c)) continue;
     board.column[row] = static_cast<signed char>(c);
     std::int64_t* result = &counts[forked];
+    *result = 0;
     threads[forked] =
         typename Mode::thread([board, n, row, cutoff, result] { *result = count<Mode>(board, n, row + 1, cutoff); });
     ++forked;
