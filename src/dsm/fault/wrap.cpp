@@ -112,11 +112,11 @@ void bind_wrappers() {}
 using namespace ayatori::dsm;
 
 // WRAP(result, name, (parameters), (arguments), condition, call): ours when the condition holds, else the hidden one.
-#define WRAP(result, name, parameters, arguments, condition, guarded) \
-  extern "C" result name parameters {                                 \
-    static constinit fault::Hidden<result parameters> hidden{#name};  \
-    if (condition) return static_cast<result>(fault::guarded);        \
-    return hidden.get() arguments;                                    \
+#define WRAP(result, name, parameters, arguments, condition, guarded)                                \
+  extern "C" result name parameters {                                                                \
+    static constinit fault::Hidden<result parameters> hidden{#name};                                 \
+    if (condition) return static_cast<result>(fault::guarded);                                       \
+    return hidden.get() arguments; /* NOLINT(bugprone-macro-parentheses): a list that has its own */ \
   }
 
 using fault::any_ours;
