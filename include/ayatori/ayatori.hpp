@@ -49,8 +49,8 @@ struct Allocated {
 Allocated allocate_thread(std::size_t align, std::size_t bytes);
 // Starts `thread` with invoke(object), child first: the caller's continuation is what others may steal.
 // process < 0: here; otherwise on that process, not stolen before it starts.
-void fork_thread(const Allocated& child, void (*invoke)(void*), int process) noexcept;
-void* abandon_thread(const Allocated& child) noexcept;  // undo of allocate_thread
+void fork_thread(Allocated child, void (*invoke)(void*), int process) noexcept;
+void* abandon_thread(Allocated child) noexcept;  // undo of allocate_thread
 // Waits for the end of `thread`, makes its writes visible, frees it and sets the handle to null; rethrows what left it.
 void join_thread(Descriptor*& thread);
 // As join_thread, but hands back what left the thread instead of throwing it.

@@ -15,6 +15,7 @@
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
 #include "ult/current.hpp"
+#include "ult/fast.hpp"
 #include "ult/scheduler.hpp"
 
 namespace ayatori {
@@ -115,49 +116,66 @@ int run_job(int argc, char** argv, void (*construct)(void*, void*), int (*call)(
   return status;
 }
 
-Allocated allocate_thread(std::size_t align, std::size_t bytes) {
-  const ult::Room room = ult::allocate(align, bytes);
-  if (!room.thread && !ult::on_user_thread())
+namespace {
+
+[[gnu::cold, gnu::noinline, noreturn]] void no_thread() {
+  if (!ult::on_user_thread())
     throw std::system_error(std::make_error_code(std::errc::operation_not_permitted),
                             "ayatori::thread outside ayatori::run");
-  if (!room.thread)
-    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again),
-                            "ayatori::thread: no stack left (AYATORI_SPACE_SIZE, AYATORI_STACK_SIZE)");
-  return {room.thread, room.object};
+  throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again),
+                          "ayatori::thread: no stack left (AYATORI_SPACE_SIZE, AYATORI_STACK_SIZE)");
 }
 
-void fork_thread(const Allocated& child, void (*invoke)(void*), int process) noexcept {
-  if (process < 0)
-    ult::fork(child.thread, invoke);
-  else
-    ult::fork_placed(child.thread, invoke, process);
+[[gnu::noinline]] void join_slowly(Descriptor*& handle) {
+  Descriptor* const d = handle;
+  if (!ult::join(d)) [[unlikely]]
+    throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
+                            "ayatori::thread: a thread joins itself");
+  handle = nullptr;
+  std::exception_ptr error = take_error(d);
+  ult::reap(d);
+  if (error) std::rethrow_exception(std::move(error));
 }
 
-void* abandon_thread(const Allocated& child) noexcept {
-  ult::abandon(child.thread);
-  return child.object;
-}
-
-std::exception_ptr join_thread_nothrow(Descriptor* d) noexcept {
+[[gnu::noinline]] std::exception_ptr join_slowly_nothrow(Descriptor* d) noexcept {
   ult::join(d);
   std::exception_ptr error = take_error(d);
   ult::reap(d);
   return error;
 }
 
+}  // namespace
+
+Allocated allocate_thread(std::size_t align, std::size_t bytes) {
+  const ult::Room room = ult::allocate(align, bytes);
+  if (!room.thread) [[unlikely]]
+    no_thread();
+  return {room.thread, room.object};
+}
+
+void fork_thread(Allocated child, void (*invoke)(void*), int process) noexcept {
+  if (process < 0)
+    ult::fork(child.thread, invoke);
+  else
+    ult::fork_placed(child.thread, invoke, process);
+}
+
+void* abandon_thread(Allocated child) noexcept {
+  ult::abandon(child.thread);
+  return child.object;
+}
+
+std::exception_ptr join_thread_nothrow(Descriptor* d) noexcept {
+  if (ult::join_and_reap(d)) [[likely]]
+    return nullptr;
+  return join_slowly_nothrow(d);
+}
+
 void join_thread(Descriptor*& handle) {
-  Descriptor* const d = handle;
-  if (!ult::join(d)) [[unlikely]]
-    throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
-                            "ayatori::thread: a thread joins itself");
-  handle = nullptr;
-  if (!d->error) [[likely]] {
-    ult::reap(d);
-    return;
-  }
-  std::exception_ptr error = take_error(d);
-  ult::reap(d);
-  std::rethrow_exception(std::move(error));
+  if (ult::join_and_reap(handle)) [[likely]]
+    handle = nullptr;
+  else
+    join_slowly(handle);
 }
 
 void detach_thread(Descriptor* d) noexcept {

@@ -21,6 +21,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/current.hpp"
+#include "ult/fast.hpp"
 #include "ult/fiber.hpp"
 #include "ult/scheduler.hpp"
 

@@ -262,14 +262,16 @@ class Coherence {
   // ---------------------------------------------------------------- movement of a slot
 
   // Moves `slot` from victim to thief with the used part of the stack, pages [first_used, slot end). Both process locks
-  // are held, the victim has released, the caller is a thread of `thief`. The thief's pages are not mapped here.
-  void hand_over(SlotIndex slot, PageIndex first_used, int victim, int thief) {
+  // are held, the victim has released, the caller is a thread of `thief`. The thief's pages are not mapped here; returns the
+  // page from which on all were dirty there, and so are mapped as a rule (a fault maps what is not, C3).
+  PageIndex hand_over(SlotIndex slot, PageIndex first_used, int victim, int thief) {
     SlotLock guard(*this, slot);
     ProcessState& v = process(victim);
     ProcessState& t = process(thief);
     const PageIndex first = env_.slot_first(slot);
     const PageIndex end = first + static_cast<PageIndex>(env_.slot_pages());
     for (PageIndex page = first; page < first_used; ++page) forget(t, page);  // C1
+    PageIndex unmapped_end = first_used;
     for (PageIndex page = first_used; page < end; ++page) {
       env_.point();
       std::byte* const from = env_.page_in(victim, page);
@@ -284,6 +286,7 @@ class Coherence {
       } else {
         diff::refresh(to, truth);
       }
+      if (state(t, page) != kDirty) unmapped_end = page + 1;
       forget(t, page);  // C1
       s_set_dirty(v, page, twin);
       if (env_.bug(Bug::kNoVictimTwin)) {
@@ -295,6 +298,7 @@ class Coherence {
     }
     env_.set_owner(slot, thief);
     lose(v, slot);
+    return unmapped_end;
   }
 
   // A dead stack changes hands: no bytes move. Both process locks are held.

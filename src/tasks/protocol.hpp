@@ -30,8 +30,8 @@ class Fences {
   Fences(Env& env, dsm::Coherence<Env>& coherence) : env_(env), coherence_(coherence) {}
 
   // Process `thief` takes a continuation from `victim`. take() is called under the victim's lock and returns false when
-  // somebody was faster; otherwise it sets the slot and the first used page of the stack. map() is called under both
-  // locks, to make the stack resident at the thief. No process is locked while the other one's pages are compared.
+  // somebody was faster; otherwise it sets the slot and the first used page of the stack. map(slot, first, end) is called
+  // under both locks, to make these pages of the stack resident at the thief; what follows is so already. No process is locked while the other one's pages are compared.
   template <class Take, class Map>
   bool steal(int victim, int thief, Take&& take, Map&& map) {
     base::SharedLock& theirs = coherence_.process(victim).lock;
@@ -49,8 +49,7 @@ class Fences {
     coherence_.acquire(thief);
     env_.lock(victim < thief ? theirs : ours);
     env_.lock(victim < thief ? ours : theirs);
-    coherence_.hand_over(slot, first_used, victim, thief);
-    map(slot, first_used);
+    map(slot, first_used, coherence_.hand_over(slot, first_used, victim, thief));
     env_.unlock(ours);
     env_.unlock(theirs);
     return true;

@@ -67,11 +67,10 @@ int home_of(const Descriptor* d) {
 void* writable(void* stack_address) { return gas::system_view(state().self) + gas::offset_of(stack_address); }
 
 // The used part of a stack that has come here becomes resident, with some room below for the next calls.
-void map_stack(gas::SlotIndex slot, gas::PageIndex first_used) {
+void map_stack(gas::SlotIndex slot, gas::PageIndex first_used, gas::PageIndex end) {
   const gas::PageIndex low = gas::slot_first(slot) + static_cast<gas::PageIndex>(dsm::kGuardPages);
   const gas::PageIndex first = first_used >= low + 2 ? first_used - 2 : low;
-  const gas::PageIndex end = gas::slot_first(slot) + static_cast<gas::PageIndex>(gas::layout().slot_pages);
-  dsm::engine().map_write(first, end - first);
+  if (first < end) dsm::engine().map_write(first, end - first);
 }
 
 Descriptor* steal_remote(Worker& w) {

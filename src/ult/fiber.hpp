@@ -44,6 +44,12 @@
 
 namespace ayatori::ult::fiber {
 
+#if defined(AYT_ASAN) || defined(AYT_TSAN)
+inline constexpr bool kActive = true;
+#else
+inline constexpr bool kActive = false;
+#endif
+
 #if defined(AYT_ASAN)
 
 inline void to_thread(void** keep, const Descriptor* d) noexcept {

@@ -17,6 +17,7 @@
 #include "base/futex.hpp"
 #include "base/identity.hpp"
 #include "ult/current.hpp"
+#include "ult/fast.hpp"
 #include "ult/fiber.hpp"
 #include "ult/park.hpp"
 
@@ -24,10 +25,11 @@ __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec
 
 namespace ayatori::ult {
 
+constinit Config the_config;
+
 namespace {
 
 constexpr std::size_t kNativeStackBytes = 512 * 1024;
-constexpr std::uint32_t kSpillAt = 256;  // free threads a worker keeps
 
 struct Timer {
   std::int64_t when_ns;
@@ -38,12 +40,10 @@ struct Timer {
 
 // Private to the process.
 struct State {
-  Config config;
   base::SharedLock timers_lock;
   std::vector<Timer> timers;  // Guarded by timers_lock.
   std::atomic<std::int64_t> next_timer_ns{INT64_MAX};
 };
-constinit Config the_config;  // a copy that the fast path reads; constant after configure()
 
 State& state() {
   static State s;
@@ -309,34 +309,6 @@ void* op_sleep(Worker& w, Descriptor* self, void*) {
   __builtin_unreachable();
 }
 
-// The child's side of a fork, on the child's stack. Returns the context to resume.
-AYT_CROSSES_FIBERS void* child_main(void* argument) {
-  auto* child = static_cast<Descriptor*>(argument);
-  Worker* w = current_worker();
-  fiber::arrived_thread(*w, child);
-  Descriptor* parent = w->current;
-  save_private(*w, parent);
-  if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
-    *w->eh = {nullptr, 0};
-  w->current = child;
-  Worker* const started_on = w;
-  const auto index = w->deque.push(parent);  // U2
-  child->invoke(child->object);
-  w = current_worker();
-  // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3). Sound
-  // because a worker leaves a thread that is no child of the caller's only with an empty deque.
-  if (w == started_on && !child->handed_out && w->deque.is_newest(index) && w->deque.pop() != nullptr) {
-    child->join.finish_unstolen(the_config.process);
-    w->current = parent;
-    // An ended thread leaves the exception globals empty; errno after a call is anybody's.
-    if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
-      *w->eh = {parent->eh_caught, parent->eh_uncaught};
-    fiber::end_thread_to(*w, child, parent);
-    return parent->sp;
-  }
-  end_current();
-}
-
 // First function of a thread that is started by a resume.
 void resumed_main(void* argument) {
   auto* d = static_cast<Descriptor*>(argument);
@@ -358,23 +330,41 @@ AYT_CROSSES_FIBERS void* worker_main(void* argument) {
   return sp;
 }
 
-Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcept {
-  auto top = reinterpret_cast<std::uintptr_t>(d->stack_top) - bytes;
-  top &= ~(std::max<std::uintptr_t>(align, 16) - 1);
-  void* object = reinterpret_cast<void*>(top);  // NOLINT: inside the slot
-  ++d->generation;
-  d->join.reset();
-  d->object = object;
-  d->stack_process = the_config.process;
-  d->handed_out = false;
-  d->ended = kUnknownTick;
-  return {d, object};
-}
-
 }  // namespace
 
-const Config& config() noexcept { return the_config; }
 void configure(const Config& c) { the_config = c; }
+
+AYT_CROSSES_FIBERS void* child_main(void* argument) {
+  Worker* const started_on = current_worker();
+  // What is not needed after the call is not kept over it: a fork saves and restores few registers.
+  const auto index = [](Worker* w, Descriptor* child) {
+    fiber::arrived_thread(*w, child);
+    Descriptor* parent = w->current;
+    save_private(*w, parent);
+    if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
+      *w->eh = {nullptr, 0};
+    w->current = child;
+    const auto pushed = w->deque.push(parent);  // U2
+    child->invoke(child->object);
+    return pushed;
+  }(started_on, static_cast<Descriptor*>(argument));
+  Worker* w = current_worker();
+  Descriptor* child = w->current;
+  // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3). Sound
+  // because a worker leaves a thread that is no child of the caller's only with an empty deque.
+  if (w == started_on && !child->handed_out && w->deque.is_newest(index)) {
+    if (Descriptor* parent = w->deque.pop()) {
+      child->join.finish_unstolen(the_config.process);
+      w->current = parent;
+      // An ended thread leaves the exception globals empty; errno after a call is anybody's.
+      if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
+        *w->eh = {parent->eh_caught, parent->eh_uncaught};
+      fiber::end_thread_to(*w, child, parent);
+      return parent->sp;
+    }
+  }
+  end_current();
+}
 
 bool on_user_thread() noexcept {
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
@@ -497,17 +487,11 @@ void run_worker(int number, Descriptor* first) {
   munmap(low, kNativeStackBytes);
 }
 
-Room allocate(std::size_t align, std::size_t bytes) noexcept {
+Room slow::allocate(std::size_t align, std::size_t bytes) noexcept {
+  on_native(&op_refill, nullptr);
   Worker* w = current_worker();
-  if (!w || !w->current) [[unlikely]]
-    return {nullptr, nullptr};
   Descriptor* d = w->free_threads;
-  if (!d) [[unlikely]] {
-    on_native(&op_refill, nullptr);
-    w = current_worker();
-    d = w->free_threads;
-    if (!d) return {nullptr, nullptr};
-  }
+  if (!d) return {nullptr, nullptr};
   w->free_threads = d->next;
   --w->free_count;
   return room_on(d, align, bytes);
@@ -534,36 +518,21 @@ void* op_bring(Worker& w, Descriptor* self, void* argument) {
   the_config.hooks.bring_placed(static_cast<Descriptor*>(argument));
   return resume_here(w, self);
 }
+}  // namespace
 
 // The caller moved to another process after it allocated the child (a copied argument's constructor waited): the child's
 // stack follows.
-void bring(Descriptor* child) noexcept {
+void slow::bring(Descriptor* child) noexcept {
   child->sp = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(child->object) & ~std::uintptr_t{15});  // NOLINT
   on_native(&op_bring, child);
   child->stack_process = the_config.process;
-}
-}  // namespace
-
-void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
-  Worker* w = current_worker();
-  Descriptor* self = w->current;
-  ++w->counters.forked;
-  if (child->stack_process != the_config.process) [[unlikely]] {
-    bring(child);
-    w = current_worker();
-  }
-  child->invoke = invoke;
-  fiber::leave_for_child(*w, self, child);
-  const auto sp = reinterpret_cast<std::uintptr_t>(child->object) & ~std::uintptr_t{15};
-  ayt_switch_call(&self->sp, reinterpret_cast<void*>(sp), &child_main, child);  // NOLINT
-  fiber::arrived_thread(*current_worker(), self);
 }
 
 void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept {
   Worker* w = current_worker();
   ++w->counters.forked;
   if (child->stack_process != the_config.process) [[unlikely]]
-    bring(child);
+    slow::bring(child);
   child->os_process = process;
   prepare_first(child, invoke);
   on_native(&op_fork_placed, child);
@@ -579,10 +548,7 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept {
   d->sp = make_context(reinterpret_cast<void*>(top), &resumed_main, d, &to_writable);  // NOLINT
 }
 
-bool join(Descriptor* child) noexcept {
-  const std::uint64_t word = child->join.load();
-  if (word == JoinWord::done_at(the_config.process)) [[likely]]
-    return true;
+bool slow::join(Descriptor* child) noexcept {
   if (child == current_worker()->current) return false;
   on_native(&op_join, child);
   return true;
@@ -590,14 +556,10 @@ bool join(Descriptor* child) noexcept {
 
 void reap(Descriptor* child) noexcept {
   const std::uint64_t word = child->join.load();
-  if (word != JoinWord::done_at(the_config.process)) [[unlikely]] {
-    free_to(child, JoinWord::process_of(word));
-    return;
-  }
+  if (word != JoinWord::done_at(the_config.process)) return free_to(child, JoinWord::process_of(word));
   Worker* w = current_worker();
   push_free(*w, child);
-  if (w->free_count > kSpillAt) [[unlikely]]
-    on_native(&op_spill, nullptr);
+  if (w->free_count > kSpillAt) on_native(&op_spill, nullptr);
 }
 
 bool detach(Descriptor* child) noexcept {

@@ -59,7 +59,8 @@ struct Config {
   Hooks hooks;
 };
 
-const Config& config() noexcept;
+extern Config the_config;  // constant after configure()
+inline const Config& config() noexcept { return the_config; }
 void configure(const Config& config);
 
 inline ProcessQueues& queues_of(int process) noexcept { return *config().queues[process]; }
@@ -92,14 +93,10 @@ struct Room {
   Descriptor* thread;
   void* object;
 };
-// thread is null when no stack is left, or the caller is no user-level thread.
-Room allocate(std::size_t align, std::size_t bytes) noexcept;
-void abandon(Descriptor* d) noexcept;
-void fork(Descriptor* child, void (*invoke)(void*)) noexcept;  // child first
-void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept;
-// The child's error stays in it. False: the child is the caller itself.
-bool join(Descriptor* child) noexcept;
+// allocate(), fork(), join(), join_and_reap(): fast.hpp
 void reap(Descriptor* child) noexcept;  // after join: the descriptor is free
+void abandon(Descriptor* d) noexcept;
+void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept;
 // True: the thread will free itself, or did end and is free. False: it has ended with an error, which is left in it.
 bool detach(Descriptor* child) noexcept;
 // Ends the current thread from any of its frames; nothing is unwound.

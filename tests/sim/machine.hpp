@@ -56,7 +56,6 @@ class Machine {
   // ---- what user code does: `address` counts bytes from the start of the space; size 1, 2, 4 or 8, aligned
   std::uint64_t load(int p, std::uint64_t address, int bytes);
   void store(int p, std::uint64_t address, int bytes, std::uint64_t value);
-  bool resident(int p, std::uint64_t address) const noexcept { return may_[p][address / gas::kPageBytes] == kMayWrite; }
   std::uint64_t slot_end(SlotIndex slot) const noexcept { return (std::uint64_t{slot} + 1) * kSlotBytes; }
   std::uint64_t heap_first() const noexcept { return shape_.slots * kSlotBytes; }
   void lock_both(int a, int b);

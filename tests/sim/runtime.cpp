@@ -208,8 +208,6 @@ void Runtime::resume(int p, int t) {
   if (machine_.slot_owner(d.slot) != p) fail("thread %d is resumed by process %d, its stack is elsewhere", t, p);
   if (!d.has_context) return;
   d.has_context = false;
-  if (!machine_.resident(p, context_address(t)))
-    fail("the stack of thread %d is not resident on process %d", t, p);  // R2
   if (machine_.load(p, context_address(t), 8) != d.context) fail("the saved context of thread %d is damaged", t);
 }
 
@@ -290,8 +288,8 @@ int Runtime::steal_remote(int p) {
         ++steals_;
         return true;
       },
-      [&](SlotIndex slot, PageIndex used) {
-        machine_.map_write(p, used, machine_.slot_first(slot) + kSlotPages - used);
+      [&](SlotIndex, PageIndex used, PageIndex end) {
+        if (used < end) machine_.map_write(p, used, end - used);
       });
   return stolen;
 }
@@ -312,8 +310,8 @@ int Runtime::start_placed(int p) {
         *used = first_used(t);
         return true;
       },
-      [&](SlotIndex slot, PageIndex used) {
-        machine_.map_write(p, used, machine_.slot_first(slot) + kSlotPages - used);
+      [&](SlotIndex, PageIndex used, PageIndex end) {
+        if (used < end) machine_.map_write(p, used, end - used);
       });
   return t;
 }

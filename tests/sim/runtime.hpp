@@ -5,8 +5,8 @@
 // Who uses it: main.cpp. Workers are fibers; the queues stand for the real lock-free ones: an operation is one step.
 // R1. A thread is in one place: with one worker (running), in one deque, inbox or placement list (ready), behind a join
 //     word or mutex (waiting), or ended. Each change of place is checked against the place before.
-// R2. A thread that leaves its worker has its context stored on its own stack first (J2); whoever resumes it finds that
-//     stack resident and the context unharmed.
+// R2. A thread that leaves its worker has its context stored on its own stack first (J2); whoever resumes it owns that
+//     stack and finds the context unharmed.
 // R3. A hang is seen at once: nothing runs, nothing is ready, and the root has not ended.
 // R4. finish_unstolen() only for a thread that has stayed on one worker since its fork and whose parent that worker
 //     pops: then nobody else can know the thread's handle yet.
