@@ -50,6 +50,8 @@ Allocated allocate_thread(std::size_t align, std::size_t bytes);
 // Starts `thread` with invoke(object), child first: the caller's continuation is what others may steal.
 // process < 0: here; otherwise on that process, not stolen before it starts.
 void fork_thread(Allocated child, void (*invoke)(void*), int process) noexcept;
+// As fork_thread(child, invoke, -1) where nothing can have happened since allocate_thread that moves the caller.
+void fork_thread_at_once(Descriptor* child, void (*invoke)(void*)) noexcept;
 void* abandon_thread(Allocated child) noexcept;  // undo of allocate_thread
 // Waits for the end of `thread`, makes its writes visible, frees it and sets the handle to null; rethrows what left it.
 void join_thread(Descriptor*& thread);
@@ -210,6 +212,9 @@ class thread {
   template <class F, class... Args>
   void start(int process, F&& f, Args&&... args) {
     using Call = std::tuple<std::decay_t<F>, std::decay_t<Args>...>;
+    // To copy these runs no code of the user, which could wait and go on elsewhere (a fault does not move a thread).
+    constexpr bool kPlain =
+        (std::is_trivially_copyable_v<std::decay_t<F>> && ... && std::is_trivially_copyable_v<std::decay_t<Args>>);
     const detail::Allocated child = detail::allocate_thread(alignof(Call), sizeof(Call));
     if constexpr (std::is_nothrow_constructible_v<Call, F&&, Args&&...>) {
       ::new (child.object) Call(std::forward<F>(f), std::forward<Args>(args)...);
@@ -222,7 +227,10 @@ class thread {
       }
     }
     thread_ = child.thread;  // before the fork: the continuation may run elsewhere
-    detail::fork_thread(child, &invoke<Call>, process);
+    if (kPlain && process < 0)
+      detail::fork_thread_at_once(child.thread, &invoke<Call>);
+    else
+      detail::fork_thread(child, &invoke<Call>, process);
   }
   template <class Call>
   static void invoke(void* object) {

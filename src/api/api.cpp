@@ -160,6 +160,8 @@ void fork_thread(Allocated child, void (*invoke)(void*), int process) noexcept {
     ult::fork_placed(child.thread, invoke, process);
 }
 
+void fork_thread_at_once(Descriptor* child, void (*invoke)(void*)) noexcept { ult::fork_at_once(child, invoke); }
+
 void* abandon_thread(Allocated child) noexcept {
   ult::abandon(child.thread);
   return child.object;

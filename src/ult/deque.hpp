@@ -4,7 +4,7 @@
 //
 // D1. Only the owner writes bottom_ and ring entries; an entry is published by the release store of bottom_ after it.
 // D2. The last entry is won by whoever moves top_ by compare-and-swap.
-// D3. Indices only grow, so an index names one push for ever: pop_own(index) succeeds only if nobody took that entry.
+// D3. Indices only grow, so an index names one push for ever: pop_newest(index) succeeds only if nobody took that entry.
 // D4. The ring has room for every thread that can exist (one stack slot each): push never overflows. It is mapped
 //     lazily, so an unused ring costs nothing: the deque grows by being touched.
 #pragma once
@@ -34,21 +34,12 @@ class Deque {
   }
 
   // Owner. Null when empty.
-  T* pop() noexcept {
-    const Index b = bottom_.load(std::memory_order_relaxed) - 1;
-    // seq_cst exchange: the store of bottom_ before the load of top_, against steal()'s reads in the other order
-    bottom_.exchange(b, std::memory_order_seq_cst);
-    Index t = top_.load(std::memory_order_seq_cst);
-    if (t < b) return ring_[b & mask_].load(std::memory_order_relaxed);  // own store (D1)
-    T* item = nullptr;
-    if (t == b && top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst))  // D2
-      item = ring_[b & mask_].load(std::memory_order_relaxed);
-    bottom_.store(b + 1, std::memory_order_relaxed);  // empty: nothing is published
-    return item;
-  }
+  T* pop() noexcept { return pop_at(bottom_.load(std::memory_order_relaxed) - 1); }
 
-  // Owner. Is the entry pushed as `index` the newest one, as far as the owner knows?
-  bool is_newest(Index index) const noexcept { return bottom_.load(std::memory_order_relaxed) == index + 1; }
+  // Owner. The entry pushed as `index` if it is the newest one and nobody took it, else null.
+  T* pop_newest(Index index) noexcept {
+    return bottom_.load(std::memory_order_relaxed) == index + 1 ? pop_at(index) : nullptr;
+  }
 
   // Any thread. Takes the oldest entry for which allowed(entry); null when empty, not allowed, or lost to another.
   template <class Allowed>
@@ -75,6 +66,19 @@ class Deque {
   }
 
  private:
+  T* pop_at(Index b) noexcept {
+    // seq_cst exchange: the store of bottom_ before the load of top_, against steal()'s reads in the other order
+    bottom_.exchange(b, std::memory_order_seq_cst);
+    Index t = top_.load(std::memory_order_seq_cst);
+    if (t < b) [[likely]]
+      return ring_[b & mask_].load(std::memory_order_relaxed);  // own store (D1)
+    T* item = nullptr;
+    if (t == b && top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst))  // D2
+      item = ring_[b & mask_].load(std::memory_order_relaxed);
+    bottom_.store(b + 1, std::memory_order_relaxed);  // empty: nothing is published
+    return item;
+  }
+
   alignas(64) std::atomic<Index> top_{0};
   alignas(64) std::atomic<Index> bottom_{0};
   std::atomic<T*>* ring_ = nullptr;  // Constant after init.

@@ -32,6 +32,7 @@ inline Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcep
   d->join.reset();
   d->object = object;
   d->stack_process = config().process;
+  d->parent_handles = false;
   d->handed_out = false;
   d->ended = kUnknownTick;
   return {d, object};
@@ -40,7 +41,7 @@ inline Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcep
 // thread is null when no stack is left, or the caller is no user-level thread.
 inline Room allocate(std::size_t align, std::size_t bytes) noexcept {
   Worker* w = current_worker();
-  if (!w || !w->current) [[unlikely]]
+  if (!w) [[unlikely]]
     return {nullptr, nullptr};
   Descriptor* d = w->free_threads;
   if (!d) [[unlikely]]
@@ -50,10 +51,8 @@ inline Room allocate(std::size_t align, std::size_t bytes) noexcept {
   return room_on(d, align, bytes);
 }
 
-// Child first.
-inline void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
-  if (child->stack_process != config().process) [[unlikely]]
-    slow::bring(child);
+// Child first. The caller has not moved to another process since allocate().
+inline void fork_at_once(Descriptor* child, void (*invoke)(void*)) noexcept {
   Worker* w = current_worker();
   Descriptor* self = w->current;
   ++w->counters.forked;
@@ -64,16 +63,23 @@ inline void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
   if constexpr (fiber::kActive) fiber::arrived_thread(*current_worker(), self);
 }
 
+// Child first.
+inline void fork(Descriptor* child, void (*invoke)(void*)) noexcept {
+  if (child->stack_process != config().process) [[unlikely]]
+    slow::bring(child);
+  fork_at_once(child, invoke);
+}
+
 // The child's error stays in it. False: the child is the caller itself.
 inline bool join(Descriptor* child) noexcept {
-  if (child->join.load() == JoinWord::done_at(config().process)) [[likely]]
+  if (child->join.load() == config().done_here) [[likely]]
     return true;
   return slow::join(child);
 }
 
 // join() and reap() of a child that has ended here, without an error; false: nothing was done.
 inline bool join_and_reap(Descriptor* child) noexcept {
-  if (child->join.load() != JoinWord::done_at(config().process) || child->error) [[unlikely]]
+  if (child->join.load() != config().done_here || child->error) [[unlikely]]
     return false;
   Worker* w = current_worker();
   if (w->free_count >= kSpillAt) [[unlikely]]

@@ -33,7 +33,8 @@ class JoinWord {
   // to the joiner's load, and takes over what the waiter stored before wait().
   std::uint64_t finish(int process) noexcept { return word_.exchange(done_at(process), std::memory_order_acq_rel); }
   // As finish() where the joiner is known to be the continuation this worker resumes next: a plain store is enough.
-  void finish_unstolen(int process) noexcept { word_.store(done_at(process), std::memory_order_release); }
+  // `done`: done_at() of this process.
+  void finish_unstolen(std::uint64_t done) noexcept { word_.store(done, std::memory_order_release); }
 
   // Publishes `waiter` (an even number above kDetached). Returns kRunning when it waits now, else the done word.
   std::uint64_t wait(std::uint64_t waiter) noexcept { return leave(waiter); }

@@ -332,7 +332,10 @@ AYT_CROSSES_FIBERS void* worker_main(void* argument) {
 
 }  // namespace
 
-void configure(const Config& c) { the_config = c; }
+void configure(const Config& c) {
+  the_config = c;
+  the_config.done_here = JoinWord::done_at(c.process);
+}
 
 AYT_CROSSES_FIBERS void* child_main(void* argument) {
   Worker* const started_on = current_worker();
@@ -341,8 +344,10 @@ AYT_CROSSES_FIBERS void* child_main(void* argument) {
     fiber::arrived_thread(*w, child);
     Descriptor* parent = w->current;
     save_private(*w, parent);
-    if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
+    if (parent->eh_caught || parent->eh_uncaught) [[unlikely]] {
       *w->eh = {nullptr, 0};
+      child->parent_handles = true;
+    }
     w->current = child;
     const auto pushed = w->deque.push(parent);  // U2
     child->invoke(child->object);
@@ -352,12 +357,12 @@ AYT_CROSSES_FIBERS void* child_main(void* argument) {
   Descriptor* child = w->current;
   // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3). Sound
   // because a worker leaves a thread that is no child of the caller's only with an empty deque.
-  if (w == started_on && !child->handed_out && w->deque.is_newest(index)) {
-    if (Descriptor* parent = w->deque.pop()) {
-      child->join.finish_unstolen(the_config.process);
+  if (w == started_on && !child->handed_out) {
+    if (Descriptor* parent = w->deque.pop_newest(index)) {
+      child->join.finish_unstolen(the_config.done_here);
       w->current = parent;
       // An ended thread leaves the exception globals empty; errno after a call is anybody's.
-      if (parent->eh_caught || parent->eh_uncaught) [[unlikely]]
+      if (child->parent_handles) [[unlikely]]
         *w->eh = {parent->eh_caught, parent->eh_uncaught};
       fiber::end_thread_to(*w, child, parent);
       return parent->sp;

@@ -57,6 +57,7 @@ struct Config {
   std::size_t stack_bytes = 0;
   std::atomic<std::uint32_t>* finished = nullptr;  // non-zero: all workers of all processes leave
   Hooks hooks;
+  std::uint64_t done_here = 0;  // set by configure(): the join word of what ended here
 };
 
 extern Config the_config;  // constant after configure()

@@ -10,7 +10,7 @@
 #include "ult/thread.hpp"
 
 extern "C" {
-void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument);
+void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument) noexcept;
 void ayt_thread_entry();
 extern __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec")));
 }

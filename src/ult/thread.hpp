@@ -55,6 +55,7 @@ struct alignas(128) Descriptor {
   std::atomic<std::uint32_t> os_wake;
   std::int32_t os_process;
   std::uint64_t ended;  // when, by the fences' clock; kUnknownTick when nobody asked
+  bool parent_handles;  // its parent forked it inside a handler or during an unwinding
   bool handed_out;      // others may know this thread: its end must look for waiters
   bool root;            // the first thread: its end is the job's
   void* wait_object;    // what it waits for; for people and timeouts

@@ -337,7 +337,7 @@ int Runtime::end(int p, int w, int t) {
   ++ending_;
   move(t, Place::kRunning, Place::kEnded);
   if (next != kNone && next == thread(t).parent && thread(t).stayed) {
-    thread(t).word.finish_unstolen(p);  // R4
+    thread(t).word.finish_unstolen(tasks::JoinWord::done_at(p));  // R4
     --ending_;
     return next;
   }

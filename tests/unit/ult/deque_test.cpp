@@ -36,10 +36,10 @@ TEST(Deque, OwnerTakesTheNewestThiefTheOldest) {
   s.deque.push(&a);
   s.deque.push(&b);
   const auto index = s.deque.push(&c);
-  EXPECT_TRUE(s.deque.is_newest(index));
   EXPECT_EQ(s.deque.steal(kAny), &a);
-  EXPECT_EQ(s.deque.pop(), &c);
-  EXPECT_FALSE(s.deque.is_newest(index));
+  EXPECT_EQ(s.deque.pop_newest(index - 1), nullptr);
+  EXPECT_EQ(s.deque.pop_newest(index), &c);
+  EXPECT_EQ(s.deque.pop_newest(index), nullptr);
   EXPECT_EQ(s.deque.steal([&](const Item* i) { return i != &b; }), nullptr);
   EXPECT_EQ(s.deque.pop(), &b);
   EXPECT_EQ(s.deque.pop(), nullptr);
