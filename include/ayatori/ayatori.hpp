@@ -97,6 +97,8 @@ void barrier_destroy(SyncHandle) noexcept;
 // Returns true in the one thread that arrived last, before anybody leaves; it must then call barrier_release.
 bool barrier_arrive(SyncHandle, std::ptrdiff_t count, bool wait, bool drop);
 void barrier_release(SyncHandle) noexcept;
+std::uint64_t barrier_phase(SyncHandle) noexcept;  // the one in which the caller will arrive
+void barrier_wait_phase(SyncHandle, std::uint64_t phase);
 
 // Room for a global<T>: the same address in every process, as all members execute the same initialisers.
 void* global_reserve(std::size_t bytes, std::size_t align);
@@ -383,7 +385,7 @@ struct NoCompletion {
 };
 }  // namespace detail
 
-// std::barrier's shape without split arrival tokens: arrive_and_wait, arrive_and_drop.
+// std::barrier's shape.
 template <class Completion = detail::NoCompletion>
 class basic_barrier {
  public:
@@ -392,8 +394,28 @@ class basic_barrier {
   ~basic_barrier() { detail::barrier_destroy(handle_); }
   basic_barrier(const basic_barrier&) = delete;
   basic_barrier& operator=(const basic_barrier&) = delete;
+  class arrival_token {
+   public:
+    arrival_token(arrival_token&&) noexcept = default;
+    arrival_token& operator=(arrival_token&&) noexcept = default;
+
+   private:
+    friend basic_barrier;
+    explicit arrival_token(std::uint64_t phase) noexcept : phase_(phase) {}
+    std::uint64_t phase_;
+  };
+
+  // Counts `n` arrivals (at least 1, at most those that this phase still expects); whose last runs the completion.
+  [[nodiscard]] arrival_token arrive(std::ptrdiff_t n = 1) {
+    arrival_token token(detail::barrier_phase(handle_));
+    finish(detail::barrier_arrive(handle_, n, false, false));
+    return token;
+  }
+  // Waits until the phase of the token has ended; what all arrivals had written is visible then.
+  void wait(arrival_token&& token) const { detail::barrier_wait_phase(handle_, token.phase_); }
   void arrive_and_wait() { finish(detail::barrier_arrive(handle_, 1, true, false)); }
   void arrive_and_drop() { finish(detail::barrier_arrive(handle_, 1, false, true)); }
+  static constexpr std::ptrdiff_t max() noexcept { return std::numeric_limits<std::ptrdiff_t>::max(); }
 
  private:
   void finish(bool last) {

@@ -245,6 +245,8 @@ bool barrier_arrive(SyncHandle h, std::ptrdiff_t count, bool wait, bool drop) {
   return tasks::sync::barrier_arrive(h, count, wait, drop);
 }
 void barrier_release(SyncHandle h) noexcept { tasks::sync::barrier_release(h); }
+std::uint64_t barrier_phase(SyncHandle h) noexcept { return tasks::sync::barrier_phase(h); }
+void barrier_wait_phase(SyncHandle h, std::uint64_t phase) { tasks::sync::barrier_wait_phase(h, phase); }
 
 void* global_reserve(std::size_t bytes, std::size_t align) {
   // Program order of the initialisers is the same in all members, so the addresses are too.

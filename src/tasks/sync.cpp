@@ -36,7 +36,9 @@ struct alignas(64) Object {
   std::ptrdiff_t expected, arrived;  // barrier; expected: a semaphore's value; guarded by guard
   std::uint64_t arrived_processes;   // barrier; semaphore: who posted what is in the value; guarded by guard
   std::uint64_t leaving_processes;   // barrier; of the last one to arrive
-  ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release
+  ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release; guarded
+  bool completing;                   // barrier: all have arrived, barrier_release is still to come; guarded
+  std::atomic<std::uint64_t> phase;  // barrier: releases so far; changed under guard
   Extra extra;
 };
 
@@ -103,6 +105,8 @@ Handle create(Kind kind) {
   o.word.store(last(self()), std::memory_order_relaxed);  // published with the handle
   o.expected = o.arrived = 0;
   o.arrived_processes = 0;
+  o.completing = false;
+  o.phase.store(0, std::memory_order_relaxed);
   o.extra.type = o.extra.depth = 0;
   o.extra.owner.store(0, std::memory_order_relaxed);
   return h;
@@ -341,6 +345,7 @@ bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waite
   }
   const bool is_last = o.arrived >= o.expected;
   if (is_last) {
+    o.completing = true;
     o.arrived = 0;
     o.leaving_processes = o.arrived_processes;
     o.arrived_processes = 0;
@@ -364,9 +369,20 @@ void* op_arrive_wait(Worker& w, Descriptor* self_, void* argument) {
   return ult::resume_here(w, self_);
 }
 
-void* op_arrive_drop(Worker& w, Descriptor* self_, void* argument) {
+// Arguments on their way to the native stack: the caller's own stack may lie in the space (G3). Set and read on one worker.
+struct BarrierCall {
+  std::ptrdiff_t count;
+  bool drop;
+  std::uint64_t phase;
+};
+[[gnu::noinline]] BarrierCall& barrier_call() {
+  thread_local BarrierCall call;
+  return call;
+}
+
+void* op_arrive(Worker& w, Descriptor* self_, void* argument) {
   Object& o = *static_cast<Object*>(argument);
-  self_->barrier_last = count_arrival(o, 1, true, nullptr);
+  self_->barrier_last = count_arrival(o, barrier_call().count, barrier_call().drop, nullptr);
   if (self_->barrier_last && processes() > 1) arrive_native_last(o);
   return ult::resume_here(w, self_);
 }
@@ -374,9 +390,33 @@ void* op_arrive_drop(Worker& w, Descriptor* self_, void* argument) {
 void release_native(void* argument) {
   Object& o = *static_cast<Object*>(argument);
   if (processes() > 1) fences().give(self());  // what the completion wrote, too
+  o.guard.lock();
   ult::List leaving = o.leaving;
   o.leaving = {};
+  o.completing = false;
+  o.phase.fetch_add(1, std::memory_order_relaxed);
+  o.guard.unlock();
   while (Descriptor* d = leaving.pop()) ult::make_ready(d, true);
+}
+
+// Waits for the end of phase `phase`. Native stack. True: it has ended, nobody waits.
+bool wait_phase(Object& o, Descriptor* d, std::uint64_t phase) {
+  o.guard.lock();
+  const bool ended = o.phase.load(std::memory_order_relaxed) != phase;
+  if (!ended) {
+    d->state = ThreadState::kWaiting;
+    d->wait_object = &o;
+    d->barrier_last = false;
+    (o.completing ? o.leaving : o.waiters).push(d);
+  }
+  o.guard.unlock();
+  if (ended && processes() > 1) fences().take(self());
+  return ended;
+}
+
+void* op_wait_phase(Worker& w, Descriptor* self_, void* argument) {
+  return wait_phase(*static_cast<Object*>(argument), self_, barrier_call().phase) ? ult::resume_here(w, self_)
+                                                                                  : ult::schedule(w);
 }
 
 // Arrives for `d`, which waits unless it is the last: then the round is over, and the others go on. Native stack.
@@ -581,21 +621,44 @@ Handle barrier_create(std::ptrdiff_t expected) {
 }
 void barrier_destroy(Handle h) noexcept { destroy(h, Kind::kBarrier); }
 
-bool barrier_arrive(Handle h, std::ptrdiff_t, bool, bool drop) {
+bool barrier_arrive(Handle h, std::ptrdiff_t count, bool wait, bool drop) {
   Object& o = object(h, Kind::kBarrier);
   if (!ult::on_user_thread()) {
     Descriptor* d = os_descriptor();
-    const bool is_last = count_arrival(o, 1, drop, drop ? nullptr : d);
+    const bool is_last = count_arrival(o, count, drop, wait ? d : nullptr);
     if (is_last) {
       if (processes() > 1) arrive_native_last(o);
-    } else if (!drop) {
+    } else if (wait) {
       os_block(d);
       if (processes() > 1) fences().take(self());
     }
     return is_last;
   }
-  ult::on_native(drop ? &op_arrive_drop : &op_arrive_wait, &o);
+  if (wait) {
+    ult::on_native(&op_arrive_wait, &o);
+  } else {
+    barrier_call() = {count, drop, 0};
+    ult::on_native(&op_arrive, &o);
+  }
   return current()->barrier_last;
+}
+
+// The phase of the barrier cannot end before the caller has arrived: nothing to lock.
+std::uint64_t barrier_phase(Handle h) noexcept {
+  return object(h, Kind::kBarrier).phase.load(std::memory_order_relaxed);
+}
+
+void barrier_wait_phase(Handle h, std::uint64_t phase) {
+  Object& o = object(h, Kind::kBarrier);
+  if (ult::on_user_thread()) {
+    barrier_call() = {0, false, phase};
+    ult::on_native(&op_wait_phase, &o);
+    return;
+  }
+  Descriptor* d = os_descriptor();
+  if (wait_phase(o, d, phase)) return;
+  os_block(d);
+  if (processes() > 1) fences().take(self());
 }
 
 void barrier_release(Handle h) noexcept { call_native(&release_native, &object(h, Kind::kBarrier)); }

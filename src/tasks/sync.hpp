@@ -42,6 +42,8 @@ Handle barrier_create(std::ptrdiff_t expected);
 void barrier_destroy(Handle) noexcept;
 bool barrier_arrive(Handle, std::ptrdiff_t count, bool wait, bool drop);
 void barrier_release(Handle) noexcept;
+std::uint64_t barrier_phase(Handle) noexcept;  // the one in which the caller will arrive
+void barrier_wait_phase(Handle, std::uint64_t phase);
 // Arrival and release in one, without a completion between: more threads than are expected may use the barrier in turn.
 // Returns true in one thread of each round. Not to be mixed with barrier_arrive on one barrier.
 bool barrier_wait(Handle);

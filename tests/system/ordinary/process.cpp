@@ -183,3 +183,30 @@ CASE(sleeping_and_timed_waits) {
   lock.unlock();
   setter.join();
 }
+
+// Threads on all processes write, arrive, go on with something of their own, and wait: then all see what all had written,
+// and what the completion wrote.
+CASE(barriers_with_split_arrivals) {
+  constexpr int kThreads = 5, kRounds = 60;
+  int cells[kThreads] = {}, completed = 0;
+  // The first thread arrives for two.
+  ayatori::basic_barrier barrier(kThreads + 1, [&]() noexcept { ++completed; });
+  std::vector<ayatori::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back(ayatori::on(t % ayatori::process_count()), [&, t] {
+      for (int round = 1; round <= kRounds; ++round) {
+        cells[t] = round;
+        auto token = barrier.arrive(t == 0 ? 2 : 1);
+        if ((round + t) % 3 == 0) migrate();
+        if ((round + t) % 3 == 1) ayatori::this_thread::yield();
+        barrier.wait(std::move(token));
+        int right = 0;
+        for (const int cell : cells) right += cell == round;
+        CHECK(right == kThreads);
+        CHECK(completed == 2 * round - 1);
+        auto again = barrier.arrive(t == 0 ? 2 : 1);  // all have read
+        barrier.wait(std::move(again));
+      }
+    });
+  for (auto& t : threads) t.join();
+}
