@@ -406,7 +406,6 @@ bool wait_phase(Object& o, Descriptor* d, std::uint64_t phase) {
   if (!ended) {
     d->state = ThreadState::kWaiting;
     d->wait_object = &o;
-    d->barrier_last = false;
     (o.completing ? o.leaving : o.waiters).push(d);
   }
   o.guard.unlock();

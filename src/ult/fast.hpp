@@ -38,17 +38,30 @@ inline Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcep
   return {d, object};
 }
 
+inline void push_free(Worker& w, Descriptor* d) noexcept {
+  d->next = w.free_threads;
+  w.free_threads = d;
+  ++w.free_count;
+}
+
+// thread is null when the worker has no free one.
+inline Room take_free(Worker& w, std::size_t align, std::size_t bytes) noexcept {
+  Descriptor* d = w.free_threads;
+  if (!d) [[unlikely]]
+    return {nullptr, nullptr};
+  w.free_threads = d->next;
+  --w.free_count;
+  return room_on(d, align, bytes);
+}
+
 // thread is null when no stack is left, or the caller is no user-level thread.
 inline Room allocate(std::size_t align, std::size_t bytes) noexcept {
   Worker* w = current_worker();
   if (!w) [[unlikely]]
     return {nullptr, nullptr};
-  Descriptor* d = w->free_threads;
-  if (!d) [[unlikely]]
+  if (!w->free_threads) [[unlikely]]
     return slow::allocate(align, bytes);
-  w->free_threads = d->next;
-  --w->free_count;
-  return room_on(d, align, bytes);
+  return take_free(*w, align, bytes);
 }
 
 // Child first. The caller has not moved to another process since allocate().
@@ -84,9 +97,7 @@ inline bool join_and_reap(Descriptor* child) noexcept {
   Worker* w = current_worker();
   if (w->free_count >= kSpillAt) [[unlikely]]
     return false;
-  child->next = w->free_threads;
-  w->free_threads = child;
-  ++w->free_count;
+  push_free(*w, child);
   return true;
 }
 

@@ -68,12 +68,6 @@ void save_private(Worker& w, Descriptor* d) noexcept {
 
 // ------------------------------------------------------------------------------------------------ free threads
 
-void push_free(Worker& w, Descriptor* d) noexcept {
-  d->next = w.free_threads;
-  w.free_threads = d;
-  ++w.free_count;
-}
-
 void spill(Worker& w) noexcept {
   ProcessQueues& q = mine();
   q.slots_lock.lock();
@@ -494,21 +488,12 @@ void run_worker(int number, Descriptor* first) {
 
 Room slow::allocate(std::size_t align, std::size_t bytes) noexcept {
   on_native(&op_refill, nullptr);
-  Worker* w = current_worker();
-  Descriptor* d = w->free_threads;
-  if (!d) return {nullptr, nullptr};
-  w->free_threads = d->next;
-  --w->free_count;
-  return room_on(d, align, bytes);
+  return take_free(*current_worker(), align, bytes);
 }
 
 Room allocate_first(Worker& w, std::size_t align, std::size_t bytes) noexcept {
   refill(w);
-  Descriptor* d = w.free_threads;
-  if (!d) return {nullptr, nullptr};
-  w.free_threads = d->next;
-  --w.free_count;
-  return room_on(d, align, bytes);
+  return take_free(w, align, bytes);
 }
 
 void abandon(Descriptor* d) noexcept {
