@@ -88,7 +88,7 @@ Descriptor* steal_remote(Worker& w) {
   s.fences->steal(
       victim, s.self,
       [&](gas::SlotIndex* slot, gas::PageIndex* first_used) {
-        taken = ult::take_from(q, w.random >> 40, true, nullptr);
+        taken = ult::take_across(victim, w.random >> 40);
         if (!taken) return false;
         *slot = taken->slot;
         *first_used = gas::page_of(taken->sp);

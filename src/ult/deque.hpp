@@ -41,14 +41,12 @@ class Deque {
     return bottom_.load(std::memory_order_relaxed) == index + 1 ? pop_at(index) : nullptr;
   }
 
-  // Any thread. Takes the oldest entry for which allowed(entry); null when empty, not allowed, or lost to another.
-  template <class Allowed>
-  T* steal(Allowed&& allowed) noexcept {
+  // Any thread. Takes the oldest entry; null when empty, or lost to another.
+  T* steal() noexcept {
     Index t = top_.load(std::memory_order_seq_cst);
     const Index b = bottom_.load(std::memory_order_seq_cst);  // after top_ (see pop); acquire: pairs with push
     if (t >= b) return nullptr;
     T* item = ring_[t & mask_].load(std::memory_order_relaxed);  // valid if the exchange below succeeds (D2)
-    if (!allowed(item)) return nullptr;
     if (!top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst)) return nullptr;
     return item;
   }

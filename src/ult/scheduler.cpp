@@ -168,8 +168,20 @@ Descriptor* take_ready() noexcept {
   return nullptr;
 }
 
+Descriptor* take_from_neighbour(Worker& w) noexcept {
+  ProcessQueues& q = mine();
+  const auto workers = static_cast<std::uint64_t>(q.workers);
+  const std::uint64_t start = next_random(w);
+  for (std::uint64_t i = 0; i < workers; ++i) {
+    Worker& v = q.worker[(start + i) % workers];
+    if (&v == &w || v.deque.looks_empty()) continue;
+    if (Descriptor* d = v.deque.steal()) return d;
+  }
+  return nullptr;
+}
+
 Descriptor* steal_any(Worker& w) noexcept {
-  if (Descriptor* d = take_from(mine(), next_random(w), false, &w)) {
+  if (Descriptor* d = take_from_neighbour(w)) {
     ++w.counters.steals_local;
     return d;
   }
@@ -435,15 +447,21 @@ void* schedule(Worker& w) noexcept {
   }
 }
 
-Descriptor* take_from(ProcessQueues& victim, std::uint64_t start, bool crossing, Worker* except) noexcept {
-  const auto workers = static_cast<std::uint64_t>(victim.workers);
-  const auto allowed = [crossing](const Descriptor* d) { return !crossing || d->pins == 0; };
+Descriptor* take_across(int victim, std::uint64_t start) noexcept {
+  ProcessQueues& q = *the_config.queues[victim];
+  const auto workers = static_cast<std::uint64_t>(q.workers);
   for (std::uint64_t i = 0; i < workers; ++i) {
-    Worker& v = victim.worker[(start + i) % workers];
-    if (&v == except || v.deque.looks_empty()) continue;
-    if (Descriptor* d = v.deque.steal(allowed)) return d;
+    Worker& v = q.worker[(start + i) % workers];
+    // A pinned thread would hide the younger ones for as long as its worker computes: it goes where its own process
+    // finds it, as if a neighbour had taken it.
+    while (Descriptor* d = v.deque.looks_empty() ? nullptr : v.deque.steal()) {
+      if (d->pins == 0) return d;
+      d->state = ThreadState::kReady;
+      q.ready.push(d);
+      ring(victim);
+    }
   }
-  return crossing ? victim.ready.pop_if(allowed) : nullptr;
+  return q.ready.pop_if([](const Descriptor* d) { return d->pins == 0; });
 }
 
 void on_native(Operation op, void* argument) noexcept {

@@ -87,8 +87,8 @@ void make_ready(Descriptor* d, bool released) noexcept;
 // Any process: wakes a sleeping worker of `process`, if any.
 void ring(int process) noexcept;
 
-// Takes one continuation for another process or worker; `crossing`: leaves pinned threads alone.
-Descriptor* take_from(ProcessQueues& victim, std::uint64_t start, bool crossing, Worker* except) noexcept;
+// Takes one continuation of a worker of `victim`, or a resumed thread, for another process.
+Descriptor* take_across(int victim, std::uint64_t start) noexcept;
 
 struct Room {
   Descriptor* thread;

@@ -2,7 +2,8 @@
 // A steal completes while its victim computes without a scheduling point: a child spins, without any call into the
 // library but relaxed loads of an atomic, until its parent's continuation has run on another process. If a steal needed
 // the victim's worker, this would never end. The other workers of the victim compute likewise, so that none of them takes
-// the continuation.
+// the continuation. Then the same beneath a pinned thread, whose continuation nobody else may have: it must not hide the
+// younger one.
 //
 // `busy_victim [ROUNDS]`; the last line is `check: ok` or `check: FAILED`. At least two processes.
 #include <ayatori/ayatori.hpp>
@@ -56,7 +57,25 @@ int busy(std::span<char*> args) {
     crossed += here != victim;
   }
   std::printf("%d rounds, %d continuations ran on another process, %d wrong\n", rounds, crossed, wrong);
-  const bool ok = wrong == 0 && crossed == rounds;  // nobody else could have taken them
+  bool ok = wrong == 0 && crossed == rounds;  // nobody else could have taken them
+
+  int stayed = 0, hidden = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const ayatori::pinned here;
+    const int victim = ayatori::process_id();
+    ayatori::atomic<int> ran_on{-1};
+    ayatori::thread outer([&] {
+      ayatori::thread inner([&] { compute_until(ran_on, 0); });
+      ran_on.store(ayatori::process_id(), std::memory_order_relaxed);
+      inner.join();
+    });
+    stayed += ayatori::process_id() == victim;
+    outer.join();
+    hidden += ran_on.load() == victim && ayatori::worker_count() == 1;
+  }
+  std::printf("beneath a pinned thread: %d rounds, it stayed in %d, the younger was hidden in %d\n", rounds, stayed,
+              hidden);
+  ok = ok && stayed == rounds && hidden == 0;
   std::printf("check: %s\n", ok ? "ok" : "FAILED");
   return ok ? 0 : 1;
 }

@@ -26,8 +26,6 @@ struct Shared {
   Deque<Item> deque;
 };
 
-constexpr auto kAny = [](const Item*) { return true; };
-
 TEST(Deque, OwnerTakesTheNewestThiefTheOldest) {
   Shared s(8);
   Item a, b, c;
@@ -36,14 +34,13 @@ TEST(Deque, OwnerTakesTheNewestThiefTheOldest) {
   s.deque.push(&a);
   s.deque.push(&b);
   const auto index = s.deque.push(&c);
-  EXPECT_EQ(s.deque.steal(kAny), &a);
+  EXPECT_EQ(s.deque.steal(), &a);
   EXPECT_EQ(s.deque.pop_newest(index - 1), nullptr);
   EXPECT_EQ(s.deque.pop_newest(index), &c);
   EXPECT_EQ(s.deque.pop_newest(index), nullptr);
-  EXPECT_EQ(s.deque.steal([&](const Item* i) { return i != &b; }), nullptr);
   EXPECT_EQ(s.deque.pop(), &b);
   EXPECT_EQ(s.deque.pop(), nullptr);
-  EXPECT_EQ(s.deque.steal(kAny), nullptr);
+  EXPECT_EQ(s.deque.steal(), nullptr);
 }
 
 // Store buffering on the last item: the owner stores bottom_ and loads top_, a thief stores top_ and has loaded bottom_.
@@ -56,7 +53,7 @@ TEST(Deque, TheLastItemGoesToOwnerOrThief) {
   std::atomic<long> stolen{0};
   std::thread thief([&] {
     while (!over.load(std::memory_order_relaxed)) {
-      if (Item* i = s.deque.steal(kAny)) {
+      if (Item* i = s.deque.steal()) {
         i->taken.fetch_add(1, std::memory_order_relaxed);
         stolen.fetch_add(1, std::memory_order_release);  // pairs with the owner's acquire before it looks at items
       }
@@ -97,11 +94,10 @@ TEST(Deque, EveryItemIsTakenOnceByManyThieves) {
     std::atomic<int> running{0};
     std::vector<std::thread> thieves;
     for (int t = 0; t < kThieves; ++t)
-      thieves.emplace_back([&, t] {
+      thieves.emplace_back([&] {
         running.fetch_add(1, std::memory_order_relaxed);
         while (!over.load(std::memory_order_relaxed)) {
-          // A thief that is particular, as for pinned threads, takes only what it may.
-          Item* i = s.deque.steal([&](const Item* x) { return t != 0 || (x - items.get()) % 3 != 0; });
+          Item* i = s.deque.steal();
           if (!i) continue;
           i->taken.fetch_add(1, std::memory_order_relaxed);
           stolen.fetch_add(1, std::memory_order_relaxed);
