@@ -16,7 +16,7 @@
 #ifndef AYATORI_AYATORI_H
 #define AYATORI_AYATORI_H
 
-#include <errno.h>
+#include <ayatori/errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,14 +30,6 @@
 
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-/* errno belongs to the thread and goes with it. The C library tells compilers that its place never changes within a
- * function, but a thread may come back from a call on another worker: here it is looked up each time. */
-int* ayatori_errno_location(void) AYATORI_NOEXCEPT;
-#if !defined(AYATORI_KEEP_ERRNO)
-#undef errno
-#define errno (*ayatori_errno_location())
 #endif
 
 /* ------------------------------------------------------------------------------------------------- the job */

@@ -9,9 +9,10 @@
 // Thread-safety: everything here may be called from any user-level thread; what may be called from elsewhere says so.
 #pragma once
 
+#include <ayatori/errno.h>
+
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <compare>
 #include <condition_variable>

@@ -126,22 +126,24 @@ namespace {
                           "ayatori::thread: no stack left (AYATORI_SPACE_SIZE, AYATORI_STACK_SIZE)");
 }
 
+std::exception_ptr reap_joined(Descriptor* d) noexcept {
+  std::exception_ptr error = take_error(d);
+  ult::reap(d);
+  return error;
+}
+
 [[gnu::noinline]] void join_slowly(Descriptor*& handle) {
   Descriptor* const d = handle;
   if (!ult::join(d)) [[unlikely]]
     throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
                             "ayatori::thread: a thread joins itself");
   handle = nullptr;
-  std::exception_ptr error = take_error(d);
-  ult::reap(d);
-  if (error) std::rethrow_exception(std::move(error));
+  if (std::exception_ptr error = reap_joined(d)) std::rethrow_exception(std::move(error));
 }
 
 [[gnu::noinline]] std::exception_ptr join_slowly_nothrow(Descriptor* d) noexcept {
   ult::join(d);
-  std::exception_ptr error = take_error(d);
-  ult::reap(d);
-  return error;
+  return reap_joined(d);
 }
 
 }  // namespace

@@ -55,11 +55,14 @@ bool catch_syscall(ucontext_t* context) noexcept;
 
 // os_thread.cpp: dispatch or wrapped functions, by the knob AYATORI_SYSCALLS and what the kernel grants.
 void choose_syscall_mode(int processes);
+// Wrapped functions have to make buffers in the space accessible on the calling thread, now.
 bool wrapping() noexcept;
 
 // Private memory of this OS thread for buffers of caught calls; null before enter_os_thread().
 inline constexpr std::size_t kBounceBytes = 256 * 1024;
 std::byte* bounce_buffer() noexcept;
+// Outside signal handlers: also on OS threads that are no workers; null when there is no memory.
+std::byte* bounce_buffer_of_any_thread() noexcept;
 // The alternate stack that the program asked for on this OS thread.
 stack_t& program_altstack() noexcept;
 

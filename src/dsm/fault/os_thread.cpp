@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/knobs.hpp"
@@ -51,6 +52,15 @@ struct OsThread {
   stack_t program{nullptr, SS_DISABLE, 0};
 };
 thread_local OsThread os_thread [[gnu::tls_model("initial-exec")]];
+
+// Of an OS thread that is no worker: made when it first hands memory of the space to a wrapped function.
+struct OwnBounce {
+  std::byte* bytes = nullptr;
+  ~OwnBounce() {
+    if (bytes) munmap(std::exchange(bytes, nullptr), kBounceBytes);
+  }
+};
+thread_local OwnBounce own_bounce;
 
 enum class Mode { kNone, kDispatch, kWrap };
 
@@ -90,7 +100,10 @@ void choose_syscall_mode(int processes) {
   }
 }
 
-bool wrapping() noexcept { return dispatch.mode == Mode::kWrap; }
+// With dispatch, wrapped functions do it on the program's own OS threads, whose calls nobody catches.
+bool wrapping() noexcept {
+  return dispatch.mode == Mode::kWrap || (dispatch.mode == Mode::kDispatch && selector == kSelectorAllow);
+}
 
 InlineFaults::InlineFaults() noexcept { ++os_thread.inline_faults; }
 InlineFaults::~InlineFaults() { --os_thread.inline_faults; }
@@ -99,6 +112,16 @@ stack_t& program_altstack() noexcept { return os_thread.program; }
 
 std::byte* bounce_buffer() noexcept {
   return os_thread.block ? os_thread.block + gas::kPageBytes + kAltStackBytes : nullptr;
+}
+
+std::byte* bounce_buffer_of_any_thread() noexcept {
+  if (std::byte* bytes = bounce_buffer()) return bytes;
+  OwnBounce& own = own_bounce;
+  if (!own.bytes) {
+    void* p = mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) own.bytes = static_cast<std::byte*>(p);
+  }
+  return own.bytes;
 }
 
 }  // namespace fault

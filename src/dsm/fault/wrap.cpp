@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Library functions that hand the program's memory to the kernel, for AYATORI_SYSCALLS=wrap: where Syscall User Dispatch
-// is missing they make buffers in the space accessible themselves. Everywhere else they pass straight on. Calls that the C
-// library makes inside (stdio, getaddrinfo ...) are not seen, so fread and fwrite go through private memory.
+// Library functions that hand the program's memory to the kernel. Where Syscall User Dispatch is missing, with
+// AYATORI_SYSCALLS=wrap, and on OS threads that the program makes itself, they make buffers in the space accessible.
+// Everywhere else they pass straight on. Calls that the C library makes inside (stdio, getaddrinfo ...) are not seen, so
+// fread and fwrite go through private memory.
 // Called by the program and its libraries on any thread.
 #include <dirent.h>
 #include <fcntl.h>
@@ -72,7 +73,7 @@ bool any_ours(const msghdr* m) {
 // Moves `bytes` through private memory; returns the bytes moved.
 std::size_t read_stream(void* to, std::size_t bytes, FILE* stream) {
   const InlineFaults no_parking;
-  std::byte* chunk = bounce_buffer();
+  std::byte* chunk = bounce_buffer_of_any_thread();
   std::size_t done = 0;
   while (done < bytes) {
     const std::size_t want = std::min(bytes - done, kBounceBytes);
@@ -87,7 +88,7 @@ std::size_t read_stream(void* to, std::size_t bytes, FILE* stream) {
 }
 std::size_t write_stream(const void* from, std::size_t bytes, FILE* stream) {
   const InlineFaults no_parking;
-  std::byte* chunk = bounce_buffer();
+  std::byte* chunk = bounce_buffer_of_any_thread();
   std::size_t done = 0;
   while (done < bytes) {
     const std::size_t want = std::min(bytes - done, kBounceBytes);

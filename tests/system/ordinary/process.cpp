@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -39,10 +40,6 @@ void install(int signal, int flags) {
   action.sa_flags = flags;
   CHECK(sigaction(signal, &action, nullptr) == 0);
 }
-
-// errno's address is one of the OS thread: a compiler may keep it over a call, so it is asked for anew each time.
-[[gnu::noinline]] void set_errno(int value) { errno = value; }
-[[gnu::noinline]] int get_errno() { return errno; }
 
 ayatori::global<std::vector<int>> shared_vector;
 ayatori::global<ayatori::mutex> shared_mutex;
@@ -92,11 +89,12 @@ CASE(signals_on_the_edges_of_stacks) {
 
 CASE(errno_belongs_to_the_thread) {
   for (int i = 1; i <= kMigrations; ++i) {
-    set_errno(i);
+    errno = i;
     migrate();
     // A migration calls nothing that sets errno but what runs on other threads in between.
-    CHECK_NOTE(get_errno() == i, std::to_string(get_errno()));
-    ayatori::thread other([] { set_errno(-5); });
+    const int after = errno;
+    CHECK_NOTE(after == i, std::to_string(after));
+    ayatori::thread other([] { errno = -5; });
     ayatori::this_thread::yield();
     other.join();
   }
@@ -153,6 +151,35 @@ CASE(os_threads_use_the_space) {
     worker.join();
     CHECK(sum == 5000L * i && count == 100);
     CHECK(elsewhere([&] { return v[4999] == i + 1 && !text; }));
+  }
+}
+
+// Memory of the space that this process has not touched, handed to the kernel by an OS thread of the program.
+CASE(os_threads_hand_the_space_to_the_kernel) {
+  for (int i = 0; i < kMigrations / 5; ++i) {
+    const std::string text(30'000 + static_cast<std::size_t>(i), static_cast<char>('a' + i));
+    std::string from, by_read, by_stdio;
+    elsewhere([&] {
+      from = text;
+      by_read.resize(text.size());
+      by_stdio.resize(text.size());
+    });
+    ayatori::pinned here;
+    bool right = false;
+    std::thread worker([&] {
+      std::FILE* file = std::tmpfile();
+      const std::size_t half = from.size() / 2;
+      right = file && std::fwrite(from.data(), 1, half, file) == half && std::fflush(file) == 0 &&
+              write(fileno(file), from.data() + half, from.size() - half) == static_cast<ssize_t>(from.size() - half) &&
+              pread(fileno(file), by_read.data(), by_read.size(), 0) == static_cast<ssize_t>(by_read.size());
+      if (!file) return;
+      std::rewind(file);
+      right = right && std::fread(by_stdio.data(), 1, by_stdio.size(), file) == by_stdio.size();
+      std::fclose(file);
+    });
+    worker.join();
+    CHECK(right);
+    CHECK(elsewhere([&] { return by_read == text && by_stdio == text; }));
   }
 }
 
