@@ -3,27 +3,29 @@
 . "$(dirname "$0")/lib.sh"
 [ -x demo ] || missing "there is no ./demo"
 work=$(mktemp -d)
-cleanup() {
-  umount "$work/debian/proc" "$work/debian/dev" 2>/dev/null
-  rm -rf --one-file-system "$work"
-}
-trap cleanup EXIT
+trap 'rm -rf --one-file-system "$work"' EXIT
 clone=$work/clone
 git clone -q . "$clone" || failed "git clone failed"
 [ -z "$(git status --porcelain)" ] || echo "note: the working tree has changes that are not committed; they are not in the clone"
 
-# Where a bare Debian can be made (root, debootstrap, the right to mount), everything runs there, from nothing.
-inside= where="a clean clone"
+# Where a bare Debian can be made (root, debootstrap, the right to mount), everything runs there, from nothing, in
+# namespaces of its own: its processes and mounts end with it, and no signal leaves it.
+cat >"$work/enter" <<'END'
+mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" sh -c "$2"
+END
+in_debian() { unshare --mount --pid --fork --kill-child sh "$work/enter" "$work/debian" "$1"; }
+in_clone() { sh -c "cd $clone && $1"; }
+where="a clean clone"
 if [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null &&
-  debootstrap --variant=minbase bookworm "$work/debian" >"$work/debootstrap.log" 2>&1 &&
-  mount --bind /proc "$work/debian/proc" && mount --bind /dev "$work/debian/dev"; then
+  debootstrap --variant=minbase bookworm "$work/debian" >"$work/debootstrap.log" 2>&1 && in_debian true; then
   cp -a "$clone" "$work/debian/root/clone"
-  clone=/root/clone inside="chroot $work/debian" where="a bare Debian 12"
+  in_clone() { in_debian "cd /root/clone && $1"; }
+  where="a bare Debian 12"
 fi
 for round in first second; do
   for program in ./demo ./check; do
     echo "---- $round run of $program"
-    $inside sh -c "cd $clone && $program" >"$work/log" 2>&1 || {
+    in_clone "$program" >"$work/log" 2>&1 || {
       tail -n 40 "$work/log"
       failed "the $round run of $program failed in $where"
     }

@@ -167,7 +167,7 @@ void Job::on_terminating_signal(int signal, bool members_have_it) {
 void Job::on_deadlines() {
   const std::int64_t now = now_ns();
   if (stage_ == Stage::kRunning) {
-    for (int process = 0; process < channel_.control->process_count && stage_ == Stage::kRunning; ++process) {
+    for (int process = 0; process < options_.processes && stage_ == Stage::kRunning; ++process) {
       const Member& member = members_[process];
       if (member.gone || member.exit_deadline_ns == 0 || now < member.exit_deadline_ns) continue;
       const int status = channel_.control->members[process].exit_status.load(std::memory_order_relaxed);
@@ -179,7 +179,7 @@ void Job::on_deadlines() {
   if (stage_ == Stage::kGrace) {
     start_killing();
   } else if (stage_ == Stage::kKilling) {
-    for (int process = 0; process < channel_.control->process_count; ++process)
+    for (int process = 0; process < options_.processes; ++process)
       if (is_alive(process)) say(base::formatted("{} cannot be killed; it is left behind", name_of(process)));
     on_all_gone();
   }
@@ -211,7 +211,8 @@ void Job::read_messages() {
     }
     if (message.kind == boot::MessageKind::kStreams) {
       if ((header.msg_flags & MSG_CTRUNC) != 0) {
-        end(kExitStart, "--label needs two descriptors a process: too few are left (ulimit -n); the job is ended");
+        if (!status_is_final_)  // said already, or the job ends for another reason
+          end(kExitStart, "--label needs two descriptors a process: too few are left (ulimit -n); the job is ended");
         return;
       }
       std::size_t next = 0;
@@ -225,8 +226,9 @@ void Job::read_messages() {
 // What have the members written into the control memory?
 void Job::look() {
   if (stage_ != Stage::kRunning) return;
-  for (int process = 0; process < channel_.control->process_count; ++process) {
+  for (int process = 0; process < options_.processes; ++process) {
     Member& member = members_[process];
+    pid_of(process);  // R6: as soon as it is there
     // acquire: pairs with the exit handler's store.
     if (!member.gone && member.exit_deadline_ns == 0 &&
         channel_.control->members[process].called_exit.load(std::memory_order_acquire) != 0)
@@ -312,14 +314,14 @@ void Job::on_ordinary_exit(int process, int status, boot::Phase phase) {
                                               name_of(process), status));
     return;
   }
-  if (phase != boot::Phase::kStarting || channel_.control->process_count == 1) return;
+  if (phase != boot::Phase::kStarting || options_.processes == 1) return;
   // It will not come to the run: who waits for it there, or comes there later (J3 in job_control.hpp), waits in vain.
   const int early_status = status != 0 ? status : kExitStart;
   if (channel_.control->left_early.load(std::memory_order_relaxed) == 0) {
     channel_.control->left_early_status.store(early_status, std::memory_order_relaxed);
     channel_.control->left_early.store(static_cast<std::uint32_t>(process) + 1, std::memory_order_seq_cst);
   }
-  for (int other = 0; other < channel_.control->process_count; ++other) {
+  for (int other = 0; other < options_.processes; ++other) {
     if (other == process || !is_alive(other) || phase_of(other) != boot::Phase::kRunning) continue;
     end(early_status, base::formatted("{} exited with status {} without calling ayatori::run, where process {} waits; "
                                       "the job is ended",
@@ -347,19 +349,19 @@ void Job::start_killing() {
 // R4. Orphans of those that die become our children in turn and are killed after the next reaping.
 void Job::kill_children() {
   for (const pid_t pid : children_of_self()) kill(pid, SIGKILL);
-  for (int process = 0; process < channel_.control->process_count; ++process) {
+  for (int process = 0; process < options_.processes; ++process) {
     if (is_alive(process)) kill(pid_of(process), SIGKILL);
   }
 }
 
 void Job::forward(int signal) {
-  for (int process = 0; process < channel_.control->process_count; ++process)
+  for (int process = 0; process < options_.processes; ++process)
     if (is_alive(process)) kill(pid_of(process), signal);
 }
 
 // SIGQUIT asks where the threads stand; it must not end a member that has no answer ready.
 void Job::request_report() {
-  for (int process = 0; process < channel_.control->process_count; ++process) {
+  for (int process = 0; process < options_.processes; ++process) {
     if (!is_alive(process)) continue;
     const bool answers = phase_of(process) == boot::Phase::kRunning && catches(pid_of(process), SIGQUIT);
     if (answers || !program_.linked) kill(pid_of(process), SIGQUIT);
@@ -373,24 +375,35 @@ void Job::on_all_gone() {
   labels_->finish_streams();
 }
 
-int Job::process_of(pid_t pid) const {
+// Of a child of ours.
+int Job::process_of(pid_t pid) {
   if (pid == first_.pid) return 0;
-  for (int process = 1; process < channel_.control->process_count; ++process)
-    if (channel_.control->members[process].pid.load(std::memory_order_acquire) == pid && !members_[process].gone)
-      return process;
+  for (int process = 1; process < options_.processes; ++process) {
+    Member& member = members_[process];
+    if (member.pid == 0 && told_pid(process) == pid) member.pid = pid;
+    if (member.pid == pid && !member.gone) return process;
+  }
   return -1;
 }
 
-// 0: not born. Process 0 lives before it tells its pid; under gdb that is not our child's.
-pid_t Job::pid_of(int process) const {
-  const pid_t told = channel_.control->members[process].pid.load(std::memory_order_acquire);
-  return told == 0 && process == 0 ? first_.pid : told;
+pid_t Job::told_pid(int process) const {
+  return channel_.control->members[process].pid.load(std::memory_order_acquire);
 }
 
-bool Job::is_alive(int process) const { return !members_[process].gone && pid_of(process) != 0; }
+// 0: not born. Process 0 lives before it tells its pid; under gdb that is not our child's.
+pid_t Job::pid_of(int process) {
+  Member& member = members_[process];
+  if (member.pid != 0) return member.pid;
+  const pid_t told = told_pid(process);
+  if (told == 0 && process == 0) return first_.pid;
+  if (told > 0 && descends_from_self(told)) member.pid = told;
+  return member.pid;
+}
 
-bool Job::any_alive() const {
-  for (int process = 0; process < channel_.control->process_count; ++process)
+bool Job::is_alive(int process) { return !members_[process].gone && pid_of(process) != 0; }
+
+bool Job::any_alive() {
+  for (int process = 0; process < options_.processes; ++process)
     if (is_alive(process)) return true;
   return false;
 }
@@ -399,6 +412,6 @@ boot::Phase Job::phase_of(int process) const {
   return static_cast<boot::Phase>(channel_.control->members[process].phase.load(std::memory_order_seq_cst));
 }
 
-std::string Job::name_of(int process) const { return base::formatted("process {} (pid {})", process, pid_of(process)); }
+std::string Job::name_of(int process) { return base::formatted("process {} (pid {})", process, pid_of(process)); }
 
 }  // namespace ayatori::tool

@@ -12,6 +12,8 @@
 //     its time. After an ordinary end, processes that the program put in the background live on.
 // R5. A member that called exit() inside the run has kExitNs for its exit handlers; members that got a forwarded signal
 //     have kGraceNs.
+// R6. Members can write to the control memory, by a wild store too: a pid is believed once, and of a descendant only, so
+//     that nobody outside the job is ever signalled.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -49,6 +51,7 @@ class Job {
   };
   struct Member {
     bool gone = false;
+    pid_t pid = 0;                      // 0: not seen yet (R6)
     std::int64_t exit_deadline_ns = 0;  // 0: has not called exit()
   };
 
@@ -72,12 +75,13 @@ class Job {
   void request_report();
   void on_all_gone();
 
-  int process_of(pid_t pid) const;
-  pid_t pid_of(int process) const;
-  bool is_alive(int process) const;
-  bool any_alive() const;
+  int process_of(pid_t pid);
+  pid_t told_pid(int process) const;
+  pid_t pid_of(int process);
+  bool is_alive(int process);
+  bool any_alive();
   net::bootstrap::Phase phase_of(int process) const;
-  std::string name_of(int process) const;
+  std::string name_of(int process);
 
   // Constant after run() has started the job.
   const RunOptions& options_;

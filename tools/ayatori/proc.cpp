@@ -33,6 +33,14 @@ pid_t parent_of(pid_t pid) {
   return text ? static_cast<pid_t>(std::strtol(text->c_str(), nullptr, 10)) : 0;
 }
 
+bool descends_from_self(pid_t pid) {
+  const pid_t self = getpid();
+  // No descriptor is left to look with.
+  if (pid > 1 && !std::ifstream(proc_path(self, "status"))) return true;
+  while (pid > 1 && pid != self) pid = parent_of(pid);
+  return pid == self;
+}
+
 bool catches(pid_t pid, int signal) {
   const auto text = status_field(pid, "SigCgt");
   return text && (std::strtoull(text->c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;

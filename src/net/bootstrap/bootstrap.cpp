@@ -184,6 +184,8 @@ void set_phase(Phase phase) {
         base::print_to(why, "process {} exited without calling ayatori::run, which this one did", early - 1);
     end_job(control.left_early_status.load(std::memory_order_relaxed), {why, bytes});
   }
+  // All members are born: the launcher notes their pids before the program's own code can overwrite them.
+  if (the_state.job.process_id == 0 && the_state.job.process_count > 1) internal::notify_launcher();
   if (!the_state.exit_hooked) {
     the_state.exit_hooked = true;
     if (the_state.job.launched) on_exit(on_exit_handler, nullptr);

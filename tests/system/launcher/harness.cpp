@@ -63,6 +63,7 @@ Launch::Launch(std::vector<std::string> arguments, const Setting& setting) : sin
     execv(LAUNCHER, pointers.data());
     _exit(200);
   }
+  if (pid_ < 0) std::abort();
   close(input);
   close(out_pipe[1]);
   close(err_pipe[1]);

@@ -255,6 +255,20 @@ int counts(const Arguments&) {
   return leave_run(0);
 }
 
+// A wild store: every member's row tells another pid, argument 1. Then all wait, or process 1 dies (argument 2).
+int lies(const Arguments& arguments) {
+  enter_run();
+  print_pid();
+  boot::barrier_wait(*boot::job().control);
+  boot::JobControl& control = *boot::job().control;
+  usleep(20'000);  // what the launcher wants to know once, it knows
+  for (int process = 0; process < boot::job().process_count; ++process)
+    control.members[process].pid.store(arguments.number(1), std::memory_order_release);
+  boot::barrier_wait(control);
+  if (arguments.number(2) != 0 && self() == 1) raise(SIGKILL);
+  sleep_forever();
+}
+
 int environment(const Arguments&) {
   std::string text;
   for (char** entry = environ; *entry != nullptr; ++entry)
@@ -304,6 +318,7 @@ constexpr Act kActs[] = {
     {"rounds", rounds},
     {"barrier-timeout", barrier_timeout},
     {"counts", counts},
+    {"lies", lies},
     {"environment", environment},
     {"descriptors", descriptors},
 };

@@ -177,6 +177,27 @@ TEST(LauncherSignals, TerminationWhileMembersAreBorn) {
   }
 }
 
+// A member's wild store over the pids in the memory shared with the launcher: no stranger is signalled, all members end.
+TEST(LauncherSignals, NoWildStoreMakesTheLauncherSignalAStranger) {
+  for (const bool dies : {false, true}) {
+    const pid_t stranger = fork();
+    ASSERT_GE(stranger, 0);
+    if (stranger == 0) {
+      for (;;) pause();
+    }
+    Launch launch(run_arguments({"-n", "3"}, {"lies", std::to_string(stranger), dies ? "1" : "0"}));
+    const auto pids = launch.read_pids(3);
+    ASSERT_EQ(pids.size(), 3u);
+    usleep(100'000);
+    if (!dies) kill(launch.pid(), SIGTERM);
+    EXPECT_EQ(launch.wait(), dies ? 137 : 143) << launch.err;
+    EXPECT_TRUE(all_gone(pids));
+    EXPECT_EQ(waitpid(stranger, nullptr, WNOHANG), 0) << "the stranger was killed";
+    kill(stranger, SIGKILL);
+    waitpid(stranger, nullptr, 0);
+  }
+}
+
 TEST(LauncherSignals, JobsAtOnceDoNotKnowOfEachOther) {
   std::vector<std::unique_ptr<Launch>> jobs;
   for (int i = 0; i < 8; ++i)

@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -31,11 +33,16 @@ class Terminal {
       execlp("bash", "bash", "--norc", "--noprofile", "--noediting", "-i", nullptr);
       _exit(200);
     }
+    if (pid_ < 0) {
+      ADD_FAILURE() << "forkpty: " << std::strerror(errno) << " (is /dev/pts mounted?)";
+      return;
+    }
     fcntl(fd_, F_SETFD, FD_CLOEXEC);
     type("stty -echo\n");
     type(command + "; echo status $?\n");
   }
   ~Terminal() {
+    if (pid_ < 0) return;
     close(fd_);
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
