@@ -133,8 +133,8 @@ class Coherence {
 
   Coherence(Env& env, ProcessState* const* processes, int count, const Limits& limits)
       : env_(env), processes_(processes), count_(count), limits_(limits) {
-    // make_room() frees a quarter of the clean table at most: a run must fit into that.
-    const std::uint32_t room = std::min(limits_.clean_pages, limits_.dirty_pages) / 4;
+    // make_room() frees a quarter of the clean table: what a fault adds must fit into that.
+    const std::uint32_t room = std::min(limits_.clean_pages, limits_.dirty_pages) / 8;
     limits_.run_pages = std::clamp(limits_.run_pages, 1u, std::max(1u, room));
     limits_.first_run_pages = std::clamp(limits_.first_run_pages, 1u, limits_.run_pages);
   }
@@ -149,8 +149,8 @@ class Coherence {
     ProcessState& s = process(p);
     env_.lock(s.lock);
     ++(write ? s.counters.write_faults : s.counters.read_faults);
-    if (write) send_behind(p);
     make_room(p);
+    if (write) send_behind(p);
     fault_locked(p, page, write);
     env_.unlock(s.lock);
   }
@@ -420,6 +420,8 @@ class Coherence {
   }
 
   void add_clean(ProcessState& s, PageIndex page, std::uint8_t kind) {
+    if (s.clean_count >= limits_.clean_pages) [[unlikely]]
+      env_.table_full();
     s.clean[s.clean_count] = {page, 0, 0, kind};
     s.table[page] = kClean << 30 | s.clean_count++;
   }
@@ -649,26 +651,36 @@ class Coherence {
     }
   }
 
-  // Before a fault adds pages: keeps the tables within their limits, and all mappings within the engine's.
+  // Before a fault adds pages, a run itself and a run that is sent ahead: keeps the tables within their limits, and all
+  // mappings within the engine's. The oldest clean pages go: what the last faults brought is there when their accesses
+  // are repeated, however small the limit is.
   void make_room(int p) {
     ProcessState& s = process(p);
     const bool pressure = env_.pressure();
-    if (pressure || s.dirty_count + limits_.run_pages > limits_.dirty_pages) {
+    const std::uint32_t added = 2 * limits_.run_pages;
+    if (pressure || s.dirty_count + added > limits_.dirty_pages) {
       std::uint32_t count = 0;
       for (std::uint32_t i = 0; i < s.dirty_count; ++i) s.scratch[count++] = s.dirty[i].page;
       drop_dirty(p, count);
     }
-    if (pressure || s.clean_count + limits_.run_pages > limits_.clean_pages) {
-      const std::uint32_t drop = pressure ? s.clean_count : std::max(s.clean_count / 4, s.clean_count ? 1u : 0u);
-      for (std::uint32_t i = 0; i < drop; ++i) s.scratch[i] = s.clean[i].page;
-      zap_pages(p, drop);
-      for (std::uint32_t i = 0; i < drop; ++i) {
-        remove_clean(s, s.scratch[i]);
-        env_.discard(p, s.scratch[i]);
-        s.table[s.scratch[i]] = 0;
-      }
-    }
+    if (pressure || s.clean_count + added > limits_.clean_pages)
+      drop_oldest_clean(p, pressure ? s.clean_count : std::max(s.clean_count / 4, std::min(s.clean_count, added)));
     if (pressure) env_.relieved();
+  }
+
+  void drop_oldest_clean(int p, std::uint32_t count) {
+    ProcessState& s = process(p);
+    for (std::uint32_t i = 0; i < count; ++i) s.scratch[i] = s.clean[i].page;
+    zap_pages(p, count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      env_.discard(p, s.scratch[i]);
+      s.table[s.scratch[i]] = 0;
+    }
+    for (std::uint32_t i = count; i < s.clean_count; ++i) {
+      s.clean[i - count] = s.clean[i];
+      s.table[s.clean[i].page] = kClean << 30 | (i - count);
+    }
+    s.clean_count -= count;
   }
 
   // Takes the mappings of scratch[0, count) in ranges, also across gaps that are not mapped.

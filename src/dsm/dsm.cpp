@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/knobs.hpp"
 #include "base/waiter.hpp"
@@ -117,6 +118,7 @@ bool is_guard(const void* address) {
 std::size_t RealEnv::guard_pages() noexcept { return kGuardPages; }
 bool RealEnv::pressure() noexcept { return engine().pressure && engine().pressure(); }
 void RealEnv::relieved() noexcept {}
+void RealEnv::table_full() { base::fatal("more clean pages than the table holds"); }
 void RealEnv::releasing(int p) {
   if (state().hooks.releasing) state().hooks.releasing(p);
 }

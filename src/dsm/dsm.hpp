@@ -42,6 +42,7 @@ struct RealEnv {
   void discard(int p, PageIndex page) { gas::punch(p, page, 1); }
   bool pressure() noexcept;
   void relieved() noexcept;
+  [[noreturn]] void table_full();  // never: make_room()
   void releasing(int p);
   void released(int p);
   std::uint64_t tick() noexcept { return clock->fetch_add(1, std::memory_order_seq_cst) + 1; }

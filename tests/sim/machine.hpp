@@ -93,6 +93,7 @@ class Machine {
   void discard(int p, PageIndex page);
   bool pressure() noexcept { return shape_.pressure && scheduler_.random().one_in(60); }
   void relieved() noexcept {}
+  void table_full() { fail("more clean pages than the table holds"); }
   void releasing(int) noexcept {}
   void released(int) noexcept {}
   std::uint64_t tick() noexcept { return ++ticks_; }
