@@ -35,10 +35,10 @@ constinit LargeState* large_state = nullptr;
 constinit int view_fds[kMaxProcesses] = {};
 
 [[noreturn]] void refuse(const char* what, std::size_t bytes) {
-  std::fprintf(stderr,
-               "ayatori: cannot map %zu bytes for %s: %s; lower AYATORI_SPACE_SIZE or raise the limit on address "
-               "space (ulimit -v)\n",
-               bytes, what, std::strerror(errno));
+  const bool descriptors = errno == EMFILE || errno == ENFILE;
+  std::fprintf(stderr, "ayatori: cannot map %zu bytes for %s: %s; %s\n", bytes, what, std::strerror(errno),
+               descriptors ? "raise the limit on open files (ulimit -n)"
+                           : "lower AYATORI_SPACE_SIZE or raise the limit on address space (ulimit -v)");
   std::_Exit(125);
 }
 

@@ -35,7 +35,7 @@ using ult::ProcessQueues;
 using ult::Worker;
 namespace boot = net::bootstrap;
 
-constexpr std::uint32_t kFreshBatch = 32;
+constexpr std::int64_t kLeaveNs = 2 * base::kNsPerSecond;  // members wait for each other at the end
 
 // In memory mapped by all.
 struct Shared {
@@ -114,21 +114,20 @@ void bring_placed(Descriptor* d) {
       map_stack);
 }
 
-// Fresh stacks of this process's own range, or spare ones of another process; linked through next, or null.
-Descriptor* more_threads(Worker&) {
+// Up to `count` stacks of a process's own range that nobody ever used.
+Descriptor* fresh_threads(int process, std::uint32_t count) {
   State& s = state();
-  ProcessQueues& q = *s.queues[s.self];
+  ProcessQueues& q = *s.queues[process];
   const gas::Layout& l = gas::layout();
-  Descriptor* list = nullptr;
   q.slots_lock.lock();
   const std::uint32_t from = q.next_fresh_slot;
-  const std::uint32_t count = std::min(kFreshBatch, l.slots_per_process - from);
+  count = std::min(count, l.slots_per_process - from);
   q.next_fresh_slot = from + count;
   q.slots_lock.unlock();
+  Descriptor* list = nullptr;
   for (std::uint32_t i = count; i-- > 0;) {
-    const gas::SlotIndex slot = static_cast<gas::SlotIndex>(s.self) * l.slots_per_process + from + i;
-    gas::slot_entry(slot).owner.store(static_cast<std::uint32_t>(s.self), std::memory_order_release);
-    dsm::engine().guard(gas::slot_first(slot), dsm::kGuardPages, l.slot_pages);
+    const gas::SlotIndex slot = static_cast<gas::SlotIndex>(process) * l.slots_per_process + from + i;
+    gas::slot_entry(slot).owner.store(static_cast<std::uint32_t>(process), std::memory_order_release);
     Descriptor* d = &s.threads[slot];
     d->slot = slot;
     // Stacks begin at different offsets of their pages, or all would share the same cache sets.
@@ -136,36 +135,58 @@ Descriptor* more_threads(Worker&) {
     d->next = list;
     list = d;
   }
-  if (list) return list;
-  for (int step = 1; step < s.processes && !list; ++step) {
-    const int other = (s.self + step) % s.processes;
-    ProcessQueues& o = *s.queues[other];
-    if (o.spare_count == 0) continue;  // a hint
-    Descriptor* spare = nullptr;
-    o.slots_lock.lock();
-    for (int i = 0; i < 32 && o.spare_threads; ++i) {
-      Descriptor* d = o.spare_threads;
-      o.spare_threads = d->next;
-      --o.spare_count;
-      d->next = spare;
-      spare = d;
-    }
-    o.slots_lock.unlock();
-    while (spare) {
-      Descriptor* d = spare;
-      spare = d->next;
-      base::SharedLock& first = dsm::protocol().process(std::min(other, s.self)).lock;
-      base::SharedLock& second = dsm::protocol().process(std::max(other, s.self)).lock;
-      first.lock();
-      second.lock();
-      dsm::protocol().take_dead_slot(d->slot, other, s.self);
-      second.unlock();
-      first.unlock();
-      dsm::engine().guard(gas::slot_first(d->slot), dsm::kGuardPages, l.slot_pages);
-      d->next = list;
-      list = d;
-    }
+  return list;
+}
+
+// Up to `count` free stacks of another process that are in no worker's list.
+Descriptor* spare_threads(int process, std::uint32_t count) {
+  ProcessQueues& q = *state().queues[process];
+  if (q.spare_count == 0 && !q.freed.load(std::memory_order_relaxed)) return nullptr;  // a hint
+  Descriptor* list = nullptr;
+  q.slots_lock.lock();
+  // acquire: pairs with the release exchange in free_to()
+  for (Descriptor* d = q.freed.exchange(nullptr, std::memory_order_acquire); d;) {
+    Descriptor* next = d->next;
+    d->next = q.spare_threads;
+    q.spare_threads = d;
+    ++q.spare_count;
+    d = next;
   }
+  for (; count > 0 && q.spare_threads; --count) {
+    Descriptor* d = q.spare_threads;
+    q.spare_threads = d->next;
+    --q.spare_count;
+    d->next = list;
+    list = d;
+  }
+  q.slots_lock.unlock();
+  return list;
+}
+
+// The stack of a free thread changes hands.
+void take_over(const Descriptor* d, int from) {
+  const int self = state().self;
+  base::SharedLock& first = dsm::protocol().process(std::min(from, self)).lock;
+  base::SharedLock& second = dsm::protocol().process(std::max(from, self)).lock;
+  first.lock();
+  second.lock();
+  dsm::protocol().take_dead_slot(d->slot, from, self);
+  second.unlock();
+  first.unlock();
+}
+
+// The process's own fresh stacks first, then what others gave back, then what others never used.
+Descriptor* more_threads(std::uint32_t count) {
+  State& s = state();
+  Descriptor* list = fresh_threads(s.self, count);
+  for (const auto find : {spare_threads, fresh_threads})
+    for (int step = 1; step < s.processes && !list; ++step) {
+      const int other = (s.self + step) % s.processes;
+      list = find(other, count);
+      for (Descriptor* d = list; d; d = d->next) take_over(d, other);
+    }
+  for (Descriptor* d = list; d; d = d->next)
+    dsm::engine().guard(gas::slot_first(d->slot), dsm::kGuardPages, gas::layout().slot_pages);
   return list;
 }
 
@@ -173,6 +194,8 @@ void root_ended() {
   State& s = state();
   s.shared->finished.store(1, std::memory_order_seq_cst);
   for (int p = 0; p < s.processes; ++p) {
+    // Who forks and joins without end comes to its native stack, and sees the end there (T4).
+    for (int i = 0; i < s.queues[p]->workers; ++i) s.queues[p]->worker[i].keep.store(0, std::memory_order_relaxed);
     s.queues[p]->doorbell.fetch_add(1, std::memory_order_release);
     base::futex_wake(s.queues[p]->doorbell, base::kAllWaiters);
   }
@@ -207,6 +230,7 @@ void watch_end(pthread_t) {
       int status = 0;
       boot::get_result(status);
       std::fflush(nullptr);
+      boot::barrier_wait(*boot::job().control, kLeaveNs);  // the others wait in it
       boot::set_phase(boot::Phase::kFinished);
       _exit(status & 0xff);
     }
@@ -261,8 +285,13 @@ void attach(int self, int workers) {
   s.workers = workers;
   dump::attach();
   ProcessQueues& q = *s.queues[self];
-  for (int i = 0; i < workers; ++i)
+  // Small where stacks are few: a worker that computes cannot be asked for its free ones (T4).
+  const auto keep =
+      std::clamp<std::uint32_t>(gas::layout().slots_per_process / (8 * static_cast<std::uint32_t>(workers)), 2, 256);
+  for (int i = 0; i < workers; ++i) {
     q.worker[i].deque.init(s.rings[self] + static_cast<std::uint64_t>(i) * s.ring_capacity, s.ring_capacity);
+    q.worker[i].keep.store(keep, std::memory_order_relaxed);  // before others know of the worker
+  }
   if (s.processes > 1) s.fences.emplace(*new dsm::RealEnv, dsm::protocol());
   ult::Config c;
   c.process = self;
@@ -273,6 +302,7 @@ void attach(int self, int workers) {
   c.thread_count = gas::layout().slots;
   c.stacks = gas::user_view();
   c.stack_bytes = gas::layout().slot_pages << gas::kPageShift;
+  c.keep_threads = keep;
   c.finished = &s.shared->finished;
   c.hooks.steal_remote = steal_remote;
   c.hooks.bring_placed = bring_placed;
@@ -338,7 +368,7 @@ int run(const Root& root) {
   base::futex_wake(s.shared->finished, base::kAllWaiters);
   watcher.join();
   std::fflush(nullptr);
-  boot::barrier_wait(control, 2 * base::kNsPerSecond);
+  boot::barrier_wait(control, kLeaveNs);
   boot::set_phase(boot::Phase::kFinished);
   dump::stop(boot::job().launched);
   s.running.store(false, std::memory_order_relaxed);

@@ -19,8 +19,6 @@ bool join(Descriptor* child) noexcept;
 void bring(Descriptor* child) noexcept;
 }  // namespace slow
 
-inline constexpr std::uint32_t kSpillAt = 256;  // free threads a worker keeps
-
 // The child's side of a fork, on the child's stack. Returns the context to resume.
 void* child_main(void* child);
 
@@ -95,7 +93,7 @@ inline bool join_and_reap(Descriptor* child) noexcept {
   if (child->join.load() != config().done_here || child->error) [[unlikely]]
     return false;
   Worker* w = current_worker();
-  if (w->free_count >= kSpillAt) [[unlikely]]
+  if (w->free_count >= w->keep.load(std::memory_order_relaxed)) [[unlikely]]  // T4: a number alone
     return false;
   push_free(*w, child);
   return true;

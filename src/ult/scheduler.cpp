@@ -5,6 +5,7 @@
 #include <cxxabi.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -68,10 +69,12 @@ void save_private(Worker& w, Descriptor* d) noexcept {
 
 // ------------------------------------------------------------------------------------------------ free threads
 
-void spill(Worker& w) noexcept {
+bool finished() noexcept { return the_config.finished->load(std::memory_order_seq_cst) != 0; }
+
+void give_back(Worker& w, std::uint32_t keep) noexcept {
   ProcessQueues& q = mine();
   q.slots_lock.lock();
-  while (w.free_count > kSpillAt / 2) {
+  while (w.free_count > keep) {
     Descriptor* d = w.free_threads;
     w.free_threads = d->next;
     --w.free_count;
@@ -82,39 +85,91 @@ void spill(Worker& w) noexcept {
   q.slots_lock.unlock();
 }
 
-void refill(Worker& w) noexcept {
-  ProcessQueues& q = mine();
-  // acquire: pairs with the release exchange in free_to()
-  for (Descriptor* d = q.freed.exchange(nullptr, std::memory_order_acquire); d;) {
-    Descriptor* next = d->next;
-    push_free(w, d);
-    d = next;
+bool keeps_too_many(const Worker& w) noexcept { return w.free_count > w.keep.load(std::memory_order_relaxed); }
+
+void spill(Worker& w) noexcept {
+  const std::uint32_t keep = w.keep.load(std::memory_order_relaxed);  // a number alone
+  give_back(w, keep / 2);
+  if (keep != 0) return;
+  w.keep.store(the_config.keep_threads, std::memory_order_seq_cst);  // T4; against root_ended()'s stores in this order
+  if (finished()) w.keep.store(0, std::memory_order_relaxed);
+}
+
+void push_all(Worker& w, Descriptor* list) noexcept {
+  while (list) {
+    Descriptor* next = list->next;
+    push_free(w, list);
+    list = next;
   }
-  if (w.free_count > kSpillAt) spill(w);
-  if (w.free_threads) return;
+}
+
+// What this process and the hook have; false: nothing.
+bool find_free(Worker& w) noexcept {
+  const std::uint32_t batch = std::max(1u, the_config.keep_threads / 8);
+  ProcessQueues& q = mine();
+  push_all(w, q.freed.exchange(nullptr, std::memory_order_acquire));  // pairs with the release exchange in free_to()
+  if (w.free_count > the_config.keep_threads) give_back(w, the_config.keep_threads / 2);
+  if (w.free_threads) return true;
   q.slots_lock.lock();
-  for (int i = 0; i < 64 && q.spare_threads; ++i) {
+  for (std::uint32_t i = 0; i < batch && q.spare_threads; ++i) {
     Descriptor* d = q.spare_threads;
     q.spare_threads = d->next;
     --q.spare_count;
     push_free(w, d);
   }
   q.slots_lock.unlock();
-  if (w.free_threads) return;
-  for (Descriptor* d = the_config.hooks.more_threads(w); d;) {
-    Descriptor* next = d->next;
-    push_free(w, d);
-    d = next;
+  if (!w.free_threads) push_all(w, the_config.hooks.more_threads(batch));
+  return w.free_threads != nullptr;
+}
+
+// Asks the other workers of the job for their free threads (T4). False: none of them seems to have any, a hint.
+[[gnu::no_sanitize("thread")]] bool ask_for_free(const Worker& w) noexcept {
+  bool any = false;
+  for (int p = 0; p < the_config.processes; ++p) {
+    ProcessQueues& q = *the_config.queues[p];
+    any = any || q.freed.load(std::memory_order_relaxed) || q.spare_count != 0;
+    for (int i = 0; i < q.workers; ++i) {
+      Worker& v = q.worker[i];
+      if (&v == &w) continue;
+      any = any || *const_cast<volatile std::uint32_t*>(&v.free_count) != 0;
+      v.keep.store(0, std::memory_order_relaxed);
+    }
+  }
+  return any;
+}
+
+// Waits until another worker gives back what it holds, but not for one that computes without end, and not when nobody
+// has anything.
+void starve(Worker& w) noexcept {
+  constexpr std::int64_t kLongestNs = base::kNsPerSecond;
+  constexpr std::int64_t kNothingSeenNs = 20 * base::kNsPerMs;  // what is on its way between two lists is not seen
+  const std::int64_t begun = base::real_now_ns();
+  std::int64_t seen = begun;
+  for (std::int64_t now = begun; now - begun < kLongestNs && now - seen < kNothingSeenNs; now = base::real_now_ns()) {
+    if (ask_for_free(w)) seen = now;
+    const timespec nap{0, 50'000};
+    if (now - begun < base::kNsPerMs)
+      sched_yield();
+    else
+      nanosleep(&nap, nullptr);
+    if (finished() || find_free(w)) return;
   }
 }
 
+void refill(Worker& w) noexcept {
+  if (!find_free(w) && (the_config.processes > 1 || the_config.workers > 1)) starve(w);
+}
+
+// The calling thread, or the end of the job.
+void* go_on(Worker& w, Descriptor* self) noexcept { return finished() ? w.os_sp : resume_here(w, self); }
+
 void* op_refill(Worker& w, Descriptor* self, void*) {
   refill(w);
-  return resume_here(w, self);
+  return go_on(w, self);
 }
 void* op_spill(Worker& w, Descriptor* self, void*) {
   spill(w);
-  return resume_here(w, self);
+  return go_on(w, self);
 }
 
 // The stack of `d` belongs to `process`, nobody uses it any more.
@@ -194,8 +249,6 @@ Descriptor* steal_any(Worker& w) noexcept {
   return nullptr;
 }
 
-bool finished() noexcept { return the_config.finished->load(std::memory_order_acquire) != 0; }
-
 // Waits a little; longer the more often in a row nothing was found. Sleeps in the doorbell after a while.
 void idle(Worker& w, std::uint32_t misses) noexcept {
   if (misses <= 40) {
@@ -226,6 +279,8 @@ AYT_CROSSES_FIBERS void* native_main(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
   fiber::arrived_native(w);
   if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
+  if (keeps_too_many(w)) [[unlikely]]
+    spill(w);
   void* sp = w.operation(w, w.current, w.argument);
   const bool leaving = sp == w.os_sp;
   if (!leaving && the_config.hooks.user_mode) the_config.hooks.user_mode(true);
@@ -253,7 +308,7 @@ void* op_end(Worker& w, Descriptor* self, void*) {
     if (self->error) terminate_with(self);
     ++self->generation;  // its number names no thread any more
     push_free(w, self);
-    if (w.free_count > kSpillAt) spill(w);
+    if (keeps_too_many(w)) spill(w);
   } else if (old != JoinWord::kRunning) {
     auto* waiter = reinterpret_cast<Descriptor*>(old);  // NOLINT: J3
     if (!waiter->os_thread && the_config.hooks.home(waiter) == the_config.process) return resume_here(w, waiter);
@@ -277,7 +332,7 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
     ++w.counters.joins_remote;
     the_config.hooks.pass_from(process, child->ended);
   }
-  return resume_here(w, self);
+  return go_on(w, self);
 }
 
 void* op_yield(Worker& w, Descriptor* self, void*) {
@@ -289,7 +344,7 @@ void* op_yield(Worker& w, Descriptor* self, void*) {
     next = steal_any(w);
     if (!next) sched_yield();
   }
-  if (!next) return resume_here(w, self);
+  if (!next || finished()) return go_on(w, self);
   self->state = ThreadState::kReady;
   mine().ready.push(self);
   ring(the_config.process);
@@ -301,7 +356,7 @@ void* op_fork_placed(Worker& w, Descriptor* self, void* argument) {
   const int process = child->os_process;
   the_config.queues[process]->placed.push(child);
   ring(process);
-  return resume_here(w, self);
+  return go_on(w, self);
 }
 
 void* op_sleep(Worker& w, Descriptor* self, void*) {
@@ -430,11 +485,14 @@ void* schedule(Worker& w) noexcept {
   std::int64_t idle_since = 0;
   for (std::uint32_t misses = 0;; ++misses) {
     if (finished()) return w.os_sp;
+    if (keeps_too_many(w)) [[unlikely]]
+      spill(w);
+    // Who waits for a time is not kept waiting by those who always find work.
+    if (state().next_timer_ns.load(std::memory_order_relaxed) != INT64_MAX) run_timers();
     Descriptor* d = w.deque.pop();
     if (!d) d = take_ready();
     if (!d) {
       if (the_config.hooks.poll) the_config.hooks.poll();
-      run_timers();
       d = steal_any(w);
     }
     if (d) {
@@ -442,7 +500,10 @@ void* schedule(Worker& w) noexcept {
       return resume_here(w, d);
     }
     if (idle_since == 0) idle_since = base::real_now_ns();
-    if (misses == 80 && the_config.hooks.tidy) the_config.hooks.tidy();
+    if (misses == 80) {
+      if (w.free_count != 0) give_back(w, 0);
+      if (the_config.hooks.tidy) the_config.hooks.tidy();
+    }
     idle(w, misses);
   }
 }
@@ -567,7 +628,7 @@ void reap(Descriptor* child) noexcept {
   if (word != JoinWord::done_at(the_config.process)) return free_to(child, JoinWord::process_of(word));
   Worker* w = current_worker();
   push_free(*w, child);
-  if (w->free_count > kSpillAt) on_native(&op_spill, nullptr);
+  if (keeps_too_many(*w)) on_native(&op_spill, nullptr);
 }
 
 bool detach(Descriptor* child) noexcept {
@@ -585,7 +646,8 @@ void yield() noexcept { on_native(&op_yield, nullptr); }
 
 void sleep(std::int64_t ns) noexcept {
   if (ns <= 0) return yield();
-  current_worker()->current->deadline_ns = base::real_now_ns() + ns;
+  const std::int64_t now = base::real_now_ns();
+  current_worker()->current->deadline_ns = ns > INT64_MAX - now ? INT64_MAX : now + ns;
   on_native(&op_sleep, nullptr);
 }
 

@@ -33,8 +33,9 @@ struct Hooks {
   void (*pass_from)(int process, std::uint64_t ended) = nullptr;
   // Which process holds the thread's stack.
   int (*home)(const Descriptor*) = nullptr;
-  // A fresh stack's descriptor for this process, or one reclaimed from others; null when none is left.
-  Descriptor* (*more_threads)(Worker&) = nullptr;
+  // Descriptors of up to `count` fresh stacks for this process, or of some that others do not use, linked through next;
+  // null when there are none.
+  Descriptor* (*more_threads)(std::uint32_t count) = nullptr;
   // Where the runtime may write a stack address of a thread whose stack is here.
   void* (*writable)(void* stack_address) = nullptr;
   void (*root_ended)() = nullptr;  // the first thread has ended
@@ -55,6 +56,7 @@ struct Config {
   std::uint32_t thread_count = 0;
   std::byte* stacks = nullptr;  // user view of slot 0
   std::size_t stack_bytes = 0;
+  std::uint32_t keep_threads = 256;                // free threads that a worker keeps
   std::atomic<std::uint32_t>* finished = nullptr;  // non-zero: all workers of all processes leave
   Hooks hooks;
   std::uint64_t done_here = 0;  // set by configure(): the join word of what ended here

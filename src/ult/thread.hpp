@@ -6,6 +6,9 @@
 // T2. A descriptor is in exactly one place: current of a worker, one deque, one ready or placed queue, one waiting list
 //     (join word, synchronisation object, timer), one free list, or ended and not joined.
 // T3. sp is valid whenever the thread is not running; it is published by whatever puts the thread into its place.
+// T4. Free threads lie in the lists of workers (no more than Worker::keep each), spare in a process, or returned to it
+//     (freed). A worker that finds none asks for those of the others: it sets their keep to zero, which each owner sees
+//     when it frees a thread, comes to its native stack or looks for work; the owner gives back all and resets it.
 #pragma once
 
 #include <atomic>
@@ -161,6 +164,7 @@ struct alignas(64) Worker {
   Descriptor* current = nullptr;
   Descriptor* free_threads = nullptr;  // stacks owned by this process, linked through next
   std::uint32_t free_count = 0;
+  std::atomic<std::uint32_t> keep{0};  // T4: the one field that others write
   int number = 0;
   EhGlobals* eh = nullptr;                                    // of this OS thread
   int* errno_address = nullptr;                               // of this OS thread

@@ -28,7 +28,8 @@ void change_mask(ucontext_t* context, long* a, long* result) {
   std::uint64_t mask;
   std::memcpy(&mask, &context->uc_sigmask, sizeof mask);
   const std::uint64_t old = mask;
-  *result = 0;
+  *result = a[2] != 0 && !readable(a[2], sizeof old) ? -EFAULT : 0;
+  if (*result != 0) return;
   if (a[1] != 0) {
     std::uint64_t set;
     if (!readable(a[1], sizeof set)) {
@@ -64,6 +65,7 @@ const char* stub_for(std::uint64_t site) {
 long change_altstack(const stack_t* set, stack_t* old) {
   stack_t& wish = program_altstack();
   const stack_t before = wish;
+  if (old && !readable(as_long(old), sizeof *old)) return -EFAULT;
   if (set) {
     if (!readable(as_long(set), sizeof *set)) return -EFAULT;
     const stack_t copy = *set;
@@ -92,13 +94,11 @@ bool catch_syscall(ucontext_t* context) noexcept {
     case SYS_rt_sigaction: {
       if (a[3] != sizeof(std::uint64_t)) break;
       KernelAction set, old;
-      if (a[1] != 0) {
-        if (!readable(a[1], sizeof set)) {
-          r[REG_RAX] = -EFAULT;
-          return true;
-        }
-        std::memcpy(&set, as_pointer<void>(a[1]), sizeof set);
+      if ((a[1] != 0 && !readable(a[1], sizeof set)) || (a[2] != 0 && !readable(a[2], sizeof old))) {
+        r[REG_RAX] = -EFAULT;
+        return true;
       }
+      if (a[1] != 0) std::memcpy(&set, as_pointer<void>(a[1]), sizeof set);
       result = program_action(static_cast<int>(a[0]), a[1] != 0 ? &set : nullptr, &old);
       if (result == 0 && a[2] != 0) std::memcpy(as_pointer<void>(a[2]), &old, sizeof old);
       r[REG_RAX] = result;
@@ -107,7 +107,8 @@ bool catch_syscall(ucontext_t* context) noexcept {
     case SYS_clone3: {  // C3; its arguments may lie in the space, the thread starts behind the call
       Bounce bounce;
       const auto bytes = static_cast<std::size_t>(a[1]);
-      std::byte* copy = in_space(a[0]) && bytes <= gas::kPageBytes ? bounce.take(bytes) : nullptr;
+      std::byte* copy =
+          in_space(a[0]) && bytes <= gas::kPageBytes && readable(a[0], bytes) ? bounce.take(bytes) : nullptr;
       if (copy) {
         std::memcpy(copy, as_pointer<void>(a[0]), bytes);
         r[REG_RDI] = as_long(copy);

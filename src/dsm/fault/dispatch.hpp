@@ -66,6 +66,7 @@ std::byte* bounce_buffer_of_any_thread() noexcept;
 // The alternate stack that the program asked for on this OS thread.
 stack_t& program_altstack() noexcept;
 
-void set_prefault(void (*prefault)(const void* first_byte, std::size_t bytes, bool write)) noexcept;
+void set_prefault(void (*prefault)(const void* first_byte, std::size_t bytes, bool write),
+                  bool (*is_guard)(const void* address)) noexcept;
 
 }  // namespace ayatori::dsm::fault

@@ -98,6 +98,13 @@ void chain_wild(siginfo_t info, void* context) {
   chain(SIGSEGV, &info, context);
 }
 
+// Did the interrupted code run on the stack whose guard this is? Else the address is wild.
+bool on_stack_of(const void* guard, const void* context) {
+  const auto sp = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP];
+  const void* top = reinterpret_cast<const void*>(sp);
+  return gas::contains(top) && gas::slot_of(gas::page_of(top)) == gas::slot_of(gas::page_of(guard));
+}
+
 extern "C" void ayt_on_fault(int signal_number, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   const char selector = swap_selector(kSelectorAllow);  // S4
@@ -105,8 +112,13 @@ extern "C" void ayt_on_fault(int signal_number, siginfo_t* info, void* context) 
   void* address = info->si_addr;
   if (info->si_code > 0 && gas::contains(address) && !(error_code & kFaultFetch)) {
     if (signals.hooks.is_guard(address)) {
-      signals.hooks.stack_overflow(address, context);
-    } else if (signal_number == signals.fault_signal) {
+      if (on_stack_of(address, context)) signals.hooks.stack_overflow(address, context);
+      swap_selector(selector);
+      chain_wild(*info, context);
+      errno = saved_errno;
+      return;
+    }
+    if (signal_number == signals.fault_signal) {
       const bool resolved = signals.hooks.resolve(address, (error_code & kFaultWrite) != 0, context);
       swap_selector(selector);
       if (!resolved) chain_wild(*info, context);
@@ -141,7 +153,7 @@ extern "C" void ayt_on_syscall(int signal_number, siginfo_t* info, void* context
 void install_handlers(const FaultHooks& hooks, int fault_signal) {
   signals.hooks = hooks;
   signals.fault_signal = gas::layout().processes > 1 ? fault_signal : 0;
-  set_prefault(hooks.prefault);
+  set_prefault(hooks.prefault, hooks.is_guard);
   for (int s = 1; s < kSignals; ++s) {
     KernelAction old{};
     if (s == SIGKILL || s == SIGSTOP || kernel_action(s, nullptr, &old) != 0) continue;

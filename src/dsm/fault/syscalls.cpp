@@ -12,6 +12,11 @@
 // C3. A call without memory of the space is made in place by the thread itself, through a stub in the range that dispatch
 //     lets through: nothing about it differs (clone, vfork, signal masks, restarts). One stub a call site.
 // C4. Calls about signals and alternate stacks are emulated where making them here or there would undo ours.
+// C5. Addresses of the space where nothing is allocated, and guards, give EFAULT as other bad addresses do: before the call
+//     has an effect where the first byte is one.
+#include <net/if.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -27,7 +32,10 @@ namespace {
 constexpr std::size_t kMaxPath = 4096;
 
 using Prefault = void (*)(const void* first_byte, std::size_t bytes, bool write);
-constinit Prefault prefault_hook = nullptr;  // Constant after install_handlers().
+using IsGuard = bool (*)(const void* address);
+// Constant after install_handlers().
+constinit Prefault prefault_hook = nullptr;
+constinit IsGuard guard_hook = nullptr;
 
 // One argument of a call that points into the space.
 struct Item {
@@ -68,10 +76,13 @@ std::size_t length_of(const Arg& arg, const long* a) {
   }
 }
 
-// Copies a string of the user view; returns the bytes with the NUL, or `room` when it is longer.
+// Copies a string of the user view; returns the bytes with the NUL, `room` when it is longer, or 0 when it is no memory.
 std::size_t copy_string(std::byte* to, long from, std::size_t room) {
   const volatile char* text = as_pointer<const volatile char>(from);
   for (std::size_t i = 0; i < room; ++i) {
+    if ((i == 0 || ((from + static_cast<long>(i)) & (gas::kPageBytes - 1)) == 0) &&
+        !readable(from + static_cast<long>(i), 1))
+      return 0;
     const char c = text[i];
     to[i] = static_cast<std::byte>(c);
     if (c == 0) return i + 1;
@@ -79,24 +90,29 @@ std::size_t copy_string(std::byte* to, long from, std::size_t room) {
   return room;
 }
 
-void copy_in(Item& item, Bounce& bounce, long* a) {
+// False: what the call needs is no memory (C5).
+bool copy_in(Item& item, Bounce& bounce, long* a) {
   const Kind k = item.arg.kind;
-  if (k == Kind::kWord || k == Kind::kTouch) return;
+  if (k == Kind::kWord || k == Kind::kTouch) return true;
   if (k == Kind::kPath) {
     item.copy = bounce.take(kMaxPath + 1);  // a longer one gives ENAMETOOLONG just the same
     if (!item.copy) {
       const volatile char* text = as_pointer<const volatile char>(item.user);
+      if (!readable(item.user, 1)) return false;
       while (item.bytes < kMaxPath && text[item.bytes++] != 0) {
       }
-      return;
+      return true;
     }
     item.copy[kMaxPath] = std::byte{0};
-    copy_string(item.copy, item.user, kMaxPath);
+    if (copy_string(item.copy, item.user, kMaxPath) == 0) return false;
   } else {
     const bool data = k == Kind::kDataIn || k == Kind::kDataOut;
-    if (item.bytes == 0 || (data && item.bytes > kCopyBytes && (item.bytes > bounce.room() || is_file(a[0])))) return;
+    if (item.bytes == 0) return true;
+    if (usable(item.user, item.bytes) < (reads_user(k) && !data ? item.bytes : 1)) return false;
+    if (data && item.bytes > kCopyBytes && (item.bytes > bounce.room() || is_file(a[0]))) return true;
+    if (reads_user(k) && !readable(item.user, item.bytes)) return true;  // in place: the kernel says how far it comes
     item.copy = bounce.take(item.bytes);
-    if (!item.copy) return;
+    if (!item.copy) return true;
     if (reads_user(k)) std::memcpy(item.copy, as_pointer<void>(item.user), item.bytes);
     if (k == Kind::kMask) {
       std::uint64_t mask;
@@ -106,12 +122,14 @@ void copy_in(Item& item, Bounce& bounce, long* a) {
     }
   }
   a[item.position] = as_long(item.copy);
+  return true;
 }
 
-void copy_out(const Item& item, const long* a, long result) {
+// False: not all of it went to memory (C5).
+bool copy_out(const Item& item, const long* a, long result) {
   const Kind k = item.arg.kind;
-  if (!item.copy || !writes_user(k)) return;
-  if (result < 0 && !(result == -EINTR && k == Kind::kInOut)) return;  // the rest of a sleep
+  if (!item.copy || !writes_user(k)) return true;
+  if (result < 0 && !(result == -EINTR && k == Kind::kInOut)) return true;  // the rest of a sleep
   std::size_t bytes = item.bytes;
   if (k == Kind::kOutN || k == Kind::kDataOut)
     bytes = std::min(bytes, static_cast<std::size_t>(result) * item.arg.bytes);
@@ -120,7 +138,9 @@ void copy_out(const Item& item, const long* a, long result) {
     std::memcpy(&got, as_pointer<void>(a[item.arg.index]), sizeof got);
     bytes = std::min<std::size_t>(bytes, got);
   }
-  std::memcpy(as_pointer<void>(item.user), item.copy, bytes);
+  const std::size_t room = usable(item.user, bytes);
+  std::memcpy(as_pointer<void>(item.user), item.copy, room);
+  return room == bytes;
 }
 
 long transfer_in_place(long number, long* a, const Item& item) {
@@ -138,7 +158,7 @@ long transfer_in_place(long number, long* a, const Item& item) {
     if (positioned) a[3] = offset + static_cast<long>(done);
     prefault(a[1], piece, write);
     const long r = raw(number, a);
-    if (r == -EFAULT && !faults.too_many()) continue;
+    if (r == -EFAULT && readable(a[1], 1) && !faults.too_many()) continue;
     if (r <= 0) return done > 0 ? static_cast<long>(done) : r;
     faults.in_a_row = 0;
     done += static_cast<std::size_t>(r);
@@ -183,7 +203,7 @@ long copy_strings(long address, Bounce& bounce) {
     const std::size_t room = bounce.room() & ~std::size_t{15};
     std::byte* copy = bounce.take(0);
     const std::size_t bytes = copy ? copy_string(copy, as_long(from[i]), room) : room;
-    if (bytes >= room) continue;  // in place: its page is accessible now
+    if (bytes == 0 || bytes >= room) continue;  // in place: its page is accessible now
     bounce.take(bytes);
     to[i] = reinterpret_cast<char*>(copy);
   }
@@ -196,7 +216,7 @@ long exec_call(long number, long* a) {
   const int path = number == SYS_execveat ? 1 : 0;
   if (in_space(a[path])) {
     Item item{{Kind::kPath, 0, 0}, path, a[path], 0, nullptr};
-    copy_in(item, bounce, a);
+    if (!copy_in(item, bounce, a)) return -EFAULT;
   }
   a[path + 1] = copy_strings(a[path + 1], bounce);
   a[path + 2] = copy_strings(a[path + 2], bounce);
@@ -229,12 +249,12 @@ long generic_call(long number, long* a) {
     if (arg.kind == Kind::kMask && (a[i] == 0 || !readable(a[i], 8))) continue;
     Item& item = items[count++];
     item = {arg, i, a[i], length_of(arg, a), nullptr};
-    copy_in(item, bounce, a);
+    if (!copy_in(item, bounce, a)) return -EFAULT;
     if (item.copy || item.bytes == 0) continue;
     if (arg.kind == Kind::kDataIn || arg.kind == Kind::kDataOut)
       data = &item;
     else
-      in_place = true;
+      in_place = in_place || readable(item.user, 1);
   }
   long r;
   if (data) {
@@ -248,7 +268,33 @@ long generic_call(long number, long* a) {
     } while (r == -EFAULT && in_place && !faults.too_many());
   }
   // Backwards: a length (IO) is stored after the bytes that it counts were copied (OUT_AT).
-  for (int i = 0; i < count; ++i) copy_out(items[i], a, r);
+  bool all = true;
+  for (int i = 0; i < count; ++i) all = copy_out(items[i], a, r) && all;
+  return all ? r : -EFAULT;
+}
+
+// The interfaces' addresses go to memory that the structure points to.
+long interfaces_call(long* a) {
+  ifconf wish{};
+  if (!readable(a[2], sizeof wish)) return -EFAULT;
+  std::memcpy(&wish, as_pointer<void>(a[2]), sizeof wish);
+  char* const to = wish.ifc_buf;
+  Bounce bounce;
+  std::byte* copy = in_space(as_long(to)) && wish.ifc_len > 0 && readable(as_long(to), 1)
+                        ? bounce.take(static_cast<std::size_t>(wish.ifc_len))
+                        : nullptr;
+  if (copy) wish.ifc_buf = reinterpret_cast<char*>(copy);
+  const long user = a[2];
+  a[2] = as_long(&wish);
+  const long r = raw(SYS_ioctl, a);
+  if (r < 0) return r;
+  if (copy) {
+    const auto bytes = static_cast<std::size_t>(wish.ifc_len);
+    if (!readable(as_long(to), bytes)) return -EFAULT;
+    std::memcpy(to, copy, bytes);
+  }
+  wish.ifc_buf = to;
+  std::memcpy(as_pointer<void>(user), &wish, sizeof wish);
   return r;
 }
 
@@ -265,6 +311,11 @@ bool concerns_space(long number, const long* a) {
     case SYS_pwritev2:
     case SYS_recvmsg:
     case SYS_sendmsg:
+    case SYS_recvmmsg:
+    case SYS_sendmmsg:
+    case SYS_process_vm_readv:
+    case SYS_process_vm_writev:
+    case SYS_vmsplice:
     case SYS_pselect6:
     case SYS_execve:
     case SYS_execveat:
@@ -272,6 +323,9 @@ bool concerns_space(long number, const long* a) {
     case SYS_ppoll:
     case SYS_epoll_pwait:
     case SYS_epoll_pwait2: return true;
+    case SYS_ioctl:
+      if (a[1] == SIOCGIFCONF) return true;
+      break;
     default: break;
   }
   bool any = false;
@@ -284,13 +338,28 @@ bool concerns_space(long number, const long* a) {
   return false;
 }
 
-void set_prefault(Prefault prefault_pages) noexcept { prefault_hook = prefault_pages; }
+void set_prefault(Prefault prefault_pages, IsGuard is_guard) noexcept {
+  prefault_hook = prefault_pages;
+  guard_hook = is_guard;
+}
+
+std::size_t usable(long address, std::size_t bytes) {
+  std::size_t at = 0;
+  while (at < bytes) {
+    const auto* here = as_pointer<const std::byte>(address + static_cast<long>(at));
+    if (!gas::contains(here) || guard_hook(here)) return at;
+    const gas::PageIndex page = gas::page_of(here);
+    if (gas::owner_of(page) == gas::kNobody) return at;
+    at += gas::owner_run(page) * gas::kPageBytes - (gas::offset_of(here) & (gas::kPageBytes - 1));
+  }
+  return bytes;
+}
 
 void prefault_range(const void* first_byte, std::size_t bytes, bool write) {
   const long address = as_long(first_byte);
   if (bytes == 0 || !in_space(address)) return;
-  const std::size_t room = gas::layout().bytes - gas::offset_of(as_pointer<void>(address));
-  bytes = std::min(bytes, room);
+  bytes = usable(address, bytes);
+  if (bytes == 0) return;
   if (prefault_hook) return prefault_hook(as_pointer<void>(address), bytes, write);
   const auto begin = static_cast<std::uintptr_t>(address);
   for (std::uintptr_t at = begin; at < begin + bytes; at = (at | (gas::kPageBytes - 1)) + 1) {
@@ -314,6 +383,12 @@ long guarded_call(long number, long* a) {
     case SYS_pwritev2: return vector_call(number, a, false, true);
     case SYS_recvmsg: return message_call(number, a, true);
     case SYS_sendmsg: return message_call(number, a, false);
+    case SYS_recvmmsg: return receive_messages(a);
+    case SYS_sendmmsg: return send_messages(a);
+    case SYS_process_vm_readv: return process_vm_call(number, a, true);
+    case SYS_process_vm_writev: return process_vm_call(number, a, false);
+    case SYS_vmsplice: return vmsplice_call(a);
+    case SYS_ioctl: return a[1] == SIOCGIFCONF ? interfaces_call(a) : generic_call(number, a);
     case SYS_pselect6: return pselect_call(a);
     case SYS_execve:
     case SYS_execveat: return exec_call(number, a);

@@ -17,7 +17,8 @@
 namespace ayatori::dsm::fault {
 
 inline constexpr std::size_t kCopyBytes = 16 * 1024;  // up to here data is copied without asking what the file is
-inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // of transfers in place
+// Of transfers in place; a small part of AYATORI_CACHE_LIMIT.
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 18;
 inline constexpr int kMaxFaultsInARow = 1000;
 
 template <class T>
@@ -33,9 +34,11 @@ inline long raw(long number, const long* a) { return raw_syscall(number, a[0], a
 inline bool kernel_reads(long address) {
   return raw_syscall(SYS_rt_sigprocmask, -1, address, 0, sizeof(std::uint64_t), 0, 0) != -EFAULT;
 }
+// How many of the bytes at an address of the space are memory: allocated, and no guard (syscalls.cpp).
+std::size_t usable(long address, std::size_t bytes);
 // May user code read these bytes? (Memory out of the space may be anything; the space answers by faults.)
 inline bool readable(long address, std::size_t bytes) {
-  if (in_space(address)) return true;
+  if (in_space(address)) return usable(address, bytes) == bytes;
   return kernel_reads(address) && (bytes <= 8 || kernel_reads(address + static_cast<long>(bytes) - 8));
 }
 // Was a short count the work of a page that went away? Looks at the first byte that was not moved.
@@ -80,9 +83,14 @@ class Bounce {
   std::byte* end_;
 };
 
-// vector_calls.cpp: readv, recvmsg and their kin. a[1], a[2]: the vector; a[1]: the message. `write`: the kernel writes.
+// vector_calls.cpp: readv, recvmsg and their kin. a[1], a[2]: the vector; a[1]: the message or messages. `write`: the
+// kernel writes.
 long vector_call(long number, long* a, bool write, bool positioned);
 long message_call(long number, long* a, bool write);
+long receive_messages(long* a);
+long send_messages(long* a);
+long process_vm_call(long number, long* a, bool write);
+long vmsplice_call(long* a);
 
 // syscalls.cpp: is there anything to do about this call?
 bool concerns_space(long number, const long* a);

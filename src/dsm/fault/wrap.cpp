@@ -7,11 +7,13 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -68,6 +70,13 @@ bool any_ours(const iovec* iov, int count) {
 bool any_ours(const msghdr* m) {
   return wrapping() && (gas::contains(m) || gas::contains(m->msg_name) || gas::contains(m->msg_control) ||
                         any_ours(m->msg_iov, static_cast<int>(std::min<std::size_t>(m->msg_iovlen, 1024))));
+}
+
+bool any_ours(const mmsghdr* messages, unsigned count) {
+  if (!wrapping()) return false;
+  for (unsigned i = 0; i < std::min(count, 1024u); ++i)
+    if (any_ours(&messages[i].msg_hdr)) return true;
+  return false;
 }
 
 // Moves `bytes` through private memory; returns the bytes moved.
@@ -154,6 +163,10 @@ WRAP(ssize_t, sendto, (int fd, const void* p, std::size_t n, int flags, const so
 WRAP(ssize_t, recvmsg, (int fd, msghdr* m, int flags), (fd, m, flags), any_ours(m), call(SYS_recvmsg, fd, m, flags))
 WRAP(ssize_t, sendmsg, (int fd, const msghdr* m, int flags), (fd, m, flags), any_ours(m),
      call(SYS_sendmsg, fd, m, flags))
+WRAP(int, recvmmsg, (int fd, mmsghdr* m, unsigned n, int flags, timespec* time), (fd, m, n, flags, time),
+     any_ours(m, n) || is_ours(time), call(SYS_recvmmsg, fd, m, n, flags, time))
+WRAP(int, sendmmsg, (int fd, mmsghdr* m, unsigned n, int flags), (fd, m, n, flags), any_ours(m, n),
+     call(SYS_sendmmsg, fd, m, n, flags))
 WRAP(ssize_t, getrandom, (void* p, std::size_t n, unsigned flags), (p, n, flags), is_ours(p),
      call(SYS_getrandom, p, n, flags))
 WRAP(std::size_t, fread, (void* p, std::size_t size, std::size_t n, FILE* f), (p, size, n, f), size != 0 && is_ours(p),
@@ -169,6 +182,16 @@ WRAP(int, stat, (const char* path, struct stat* s) noexcept, (path, s), is_ours(
 WRAP(int, lstat, (const char* path, struct stat* s) noexcept, (path, s), is_ours(path) || is_ours(s),
      call(SYS_lstat, path, s))
 WRAP(int, fstat, (int fd, struct stat* s) noexcept, (fd, s), is_ours(s), call(SYS_fstat, fd, s))
+WRAP(int, statx, (int dir, const char* path, int flags, unsigned mask, struct statx* s) noexcept,
+     (dir, path, flags, mask, s), is_ours(path) || is_ours(s), call(SYS_statx, dir, path, flags, mask, s))
+WRAP(int, statfs, (const char* path, struct statfs* s) noexcept, (path, s), is_ours(path) || is_ours(s),
+     call(SYS_statfs, path, s))
+WRAP(int, fstatfs, (int fd, struct statfs* s) noexcept, (fd, s), is_ours(s), call(SYS_fstatfs, fd, s))
+WRAP(int, sched_getparam, (pid_t pid, sched_param* p) noexcept, (pid, p), is_ours(p), call(SYS_sched_getparam, pid, p))
+WRAP(int, getresuid, (uid_t * real, uid_t* effective, uid_t* saved) noexcept, (real, effective, saved),
+     is_ours(real) || is_ours(effective) || is_ours(saved), call(SYS_getresuid, real, effective, saved))
+WRAP(int, getresgid, (gid_t * real, gid_t* effective, gid_t* saved) noexcept, (real, effective, saved),
+     is_ours(real) || is_ours(effective) || is_ours(saved), call(SYS_getresgid, real, effective, saved))
 WRAP(int, access, (const char* path, int mode) noexcept, (path, mode), is_ours(path), call(SYS_access, path, mode))
 WRAP(int, unlink, (const char* path) noexcept, (path), is_ours(path), call(SYS_unlink, path))
 WRAP(int, rmdir, (const char* path) noexcept, (path), is_ours(path), call(SYS_rmdir, path))

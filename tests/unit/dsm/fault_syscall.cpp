@@ -4,14 +4,18 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 
@@ -324,6 +328,138 @@ TEST_P(Calls, MessagesWithNameVectorAndControl) {
     int got;
     std::memcpy(&got, CMSG_DATA(control), sizeof got);
     MUST(got > 2 && control->cmsg_type == SCM_RIGHTS);
+  });
+}
+
+// Messages with buffers of 9000 bytes, each on pages of its own that nobody has touched.
+mmsghdr* messages(int count, std::size_t skip_pages) {
+  auto* m = reinterpret_cast<mmsghdr*>(fresh(skip_pages) + 4000);
+  std::memset(m, 0, static_cast<std::size_t>(count) * sizeof *m);
+  for (int i = 0; i < count; ++i) {
+    const std::size_t page = skip_pages + 5 + 10 * static_cast<std::size_t>(i);
+    auto* v = reinterpret_cast<iovec*>(fresh(page) + 4090);
+    const iovec whole{fresh(page + 3) + 4000, 9000};
+    std::memcpy(v, &whole, sizeof whole);
+    m[i].msg_hdr.msg_iov = v;
+    m[i].msg_hdr.msg_iovlen = 1;
+  }
+  zap(gas::page_of(m), 5 + 10 * static_cast<std::size_t>(count));
+  return m;
+}
+char* bytes_of(const mmsghdr& m) {
+  iovec v;
+  std::memcpy(&v, m.msg_hdr.msg_iov, sizeof v);
+  return static_cast<char*>(v.iov_base);
+}
+
+TEST_P(Calls, ManyMessagesAreSentAndReceivedAtOnce) {
+  run([] {
+    int fds[2];
+    MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds) == 0);
+    mmsghdr* out = messages(3, 0);
+    for (int i = 0; i < 3; ++i) put_pattern(bytes_of(out[i]) + i, 9000 - 2);
+    zap(gas::page_of(out), 40);
+    MUST(sendmmsg(fds[1], out, 3, 0) == 3 && out[2].msg_len == 9000);
+    mmsghdr* in = messages(5, 100);
+    auto* time = reinterpret_cast<timespec*>(fresh(200) + 4088);
+    *time = {10, 0};
+    zap(gas::page_of(time), 2);
+    MUST(recvmmsg(fds[0], in, 5, MSG_WAITFORONE, time) == 3);
+    MUST(time->tv_sec <= 10 && (time->tv_sec > 0 || time->tv_nsec > 0));
+    for (int i = 0; i < 3; ++i) {
+      MUST(in[i].msg_len == 9000);
+      expect_pattern(bytes_of(in[i]) + i, 9000 - 2);
+    }
+    char word[10];
+    MUST(recv(fds[0], word, sizeof word, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+  });
+}
+
+// An error counts only where it meets the first message.
+TEST_P(Calls, SomeMessagesAreNoError) {
+  run([] {
+    int fds[2];
+    MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds) == 0);
+    mmsghdr* m = messages(3, 0);
+    MUST(recvmmsg(fds[0], m, 3, MSG_DONTWAIT, nullptr) == -1 && errno == EAGAIN);
+    MUST(send(fds[1], "hello", 5, 0) == 5 && recvmmsg(fds[0], m, 3, MSG_DONTWAIT, nullptr) == 1);
+    MUST(m[0].msg_len == 5 && std::memcmp(bytes_of(m[0]), "hello", 5) == 0);
+    auto* time = reinterpret_cast<timespec*>(fresh(200));
+    *time = {0, 0};
+    MUST(send(fds[1], "a", 1, 0) == 1 && send(fds[1], "b", 1, 0) == 1);
+    MUST(recvmmsg(fds[0], m, 3, 0, time) == 1 && recvmmsg(fds[0], m, 3, 0, time) == 1);  // the time is over after one
+    *time = {0, 1'000'000'000};
+    MUST(recvmmsg(fds[0], m, 3, 0, time) == -1 && errno == EINVAL);
+    MUST(recvmmsg(-1, m, 3, 0, nullptr) == -1 && errno == EBADF && sendmmsg(-1, m, 3, 0) == -1 && errno == EBADF);
+  });
+}
+
+TEST_P(Dispatched, BuffersBehindPointers) {
+  run([] {
+    char* from = fresh(0) + 4000;
+    char* to = fresh(10) + 4000;
+    put_pattern(from, 20000);
+    auto* local = reinterpret_cast<iovec*>(fresh(20) + 4088);
+    auto* remote = reinterpret_cast<iovec*>(fresh(30) + 4088);
+    *local = {to, 20000};
+    *remote = {from, 20000};
+    zap(gas::page_of(from), 40);
+    MUST(process_vm_readv(getpid(), local, 1, remote, 1, 0) == 20000);
+    expect_pattern(to, 20000);
+    int ends[2];
+    MUST(pipe(ends) == 0);
+    zap(gas::page_of(from), 40);
+    MUST(vmsplice(ends[1], local, 1, 0) == 20000);
+    char got[20000];
+    MUST(read(ends[0], got, sizeof got) == sizeof got);
+    expect_pattern(got, sizeof got);
+    auto* interfaces = reinterpret_cast<ifconf*>(fresh(40) + 4088);
+    interfaces->ifc_len = 4000;
+    interfaces->ifc_buf = fresh(50) + 4000;
+    zap(gas::page_of(interfaces), 20);
+    MUST(ioctl(socket(AF_INET, SOCK_DGRAM, 0), SIOCGIFCONF, interfaces) == 0 && interfaces->ifc_len <= 4000);
+    MUST(interfaces->ifc_buf == fresh(50) + 4000);
+  });
+}
+
+TEST_P(Calls, StructuresThatOnlyProgramsAskFor) {
+  run([] {
+    char* path = fresh(0) + 4094;
+    std::strcpy(path, "/tmp");
+    auto* x = reinterpret_cast<struct statx*>(fresh(10) + 4000);
+    zap(gas::page_of(path), 20);
+    MUST(statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, x) == 0 && S_ISDIR(x->stx_mode));
+    auto* f = reinterpret_cast<struct statfs*>(fresh(20) + 4000);
+    zap(gas::page_of(path), 30);
+    MUST(statfs(path, f) == 0 && f->f_bsize > 0);
+    MUST(fstatfs(pattern_file(1), reinterpret_cast<struct statfs*>(fresh(30) + 4000)) == 0);
+    auto* p = reinterpret_cast<sched_param*>(fresh(40) + 4094);
+    MUST(sched_getparam(0, p) == 0 && p->sched_priority == 0);
+    auto* ids = reinterpret_cast<uid_t*>(fresh(50) + 4090);
+    zap(gas::page_of(ids), 2);
+    MUST(getresuid(ids, ids + 1, ids + 2) == 0 && ids[0] == getuid() && ids[1] == geteuid());
+    zap(gas::page_of(ids), 2);
+    MUST(getresgid(ids, ids + 1, ids + 2) == 0 && ids[0] == getgid() && ids[1] == getegid());
+  });
+}
+
+// Where nothing was allocated in the space, as elsewhere: EFAULT, before anything that is read once is lost.
+TEST_P(Calls, AnUnallocatedAddressIsEfault) {
+  run([] {
+    char* nothing = reinterpret_cast<char*>(user(static_cast<gas::PageIndex>(gas::layout().pages - 2)));
+    MUST(gas::owner_of(gas::page_of(nothing)) == gas::kNobody);
+    const int fd = pattern_file(kBig);
+    for (const std::size_t bytes : {std::size_t{10}, std::size_t{5000}, kBig})
+      MUST(read(fd, nothing, bytes) == -1 && errno == EFAULT);
+    MUST(open(nothing, O_RDONLY) == -1 && errno == EFAULT);
+    MUST(write(fd, nothing, 10) == -1 && errno == EFAULT);
+    MUST(fstat(fd, reinterpret_cast<struct stat*>(nothing)) == -1 && errno == EFAULT);
+    iovec v{nothing, 10};
+    MUST(readv(fd, &v, 1) == -1 && errno == EFAULT);
+    int fds[2];
+    MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds) == 0 && send(fds[1], "hello", 5, 0) == 5);
+    MUST(recv(fds[0], nothing, 10, 0) == -1 && errno == EFAULT);
+    MUST(recv(fds[0], fresh(0), 10, 0) == 5);
   });
 }
 
