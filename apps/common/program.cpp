@@ -143,7 +143,10 @@ std::optional<int> Arguments::parse(int argc, char** argv) {
 
 int finish(double seconds, bool ok, std::FILE* out) {
   std::fprintf(out, "time: %.6f s\ncheck: %s\n", seconds, ok ? "ok" : "FAILED");
-  std::fflush(out);
+  if (std::fflush(out) != 0 || std::ferror(out) != 0) {
+    std::fputs("the output could not be written\n", stderr);
+    return 1;
+  }
   return ok ? 0 : 1;
 }
 

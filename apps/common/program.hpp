@@ -62,7 +62,8 @@ class Arguments {
   std::vector<Option> options_;
 };
 
-// Prints the two lines that end every program's output; returns its exit status. Call it in on_process_0.
+// Prints the two lines that end every program's output; returns its exit status: 1 too when output was lost. Call it in
+// on_process_0.
 int finish(double seconds, bool ok, std::FILE* out = stdout);
 
 // Runs body(mode, options) as the first thread of the job or, with --serial, as plain code on process 0.

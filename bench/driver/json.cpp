@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON file: {"schema": 1, "kind", "date", "quick", "machine", "series": [{"benchmark", "metric", "unit", "median",
 // "repetitions": [[sample...]...]}], "bars": [{"name", "measured", "limit", "unit", "side", "kept", "how"}]}.
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -12,6 +14,24 @@
 #include "results.hpp"
 
 namespace bench {
+namespace {
+
+bool complain_of(const std::string& path) {
+  std::fprintf(stderr, "ayatori-bench: %s: %s\n", path.c_str(), std::strerror(errno));
+  return false;
+}
+
+}  // namespace
+
+bool can_write(const std::string& path) {
+  struct stat entry{};
+  const bool is_there = lstat(path.c_str(), &entry) == 0;
+  std::FILE* const file = std::fopen(path.c_str(), "ae");
+  if (file == nullptr) return complain_of(path);
+  std::fclose(file);
+  if (!is_there) unlink(path.c_str());
+  return true;
+}
 
 bool write_json(const std::string& path, const Document& document) {
   using Json = nlohmann::ordered_json;
@@ -45,8 +65,7 @@ bool write_json(const std::string& path, const Document& document) {
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) written &= std::fclose(file) == 0;
-  if (!written) std::fprintf(stderr, "ayatori-bench: %s: %s\n", path.c_str(), std::strerror(errno));
-  return written;
+  return written || complain_of(path);
 }
 
 }  // namespace bench

@@ -11,7 +11,7 @@ namespace {
 
 using namespace bench;
 
-constexpr int kBadArguments = 2, kNotMeasured = 3;
+constexpr int kBadArguments = 125, kNotMeasured = 3;  // 125: as elsewhere in `ayatori`
 constexpr const char* kPrograms[] = {"fib", "nqueens", "uts", "cilksort", "nbody", "matmul", "heat"};  // of the bars
 
 struct Options {
@@ -87,6 +87,7 @@ int parse(int argc, char** argv, Setup& setup, Options& options) {
       return complain_about("no " + std::string(options.bars ? "bar" : "benchmark") + " is named " + name +
                             "; there are:" + joined(known));
   }
+  if (!options.json.empty() && !can_write(options.json)) return kBadArguments;
   return -1;
 }
 

@@ -51,7 +51,8 @@ struct Document {
   const Results* results = nullptr;
   const std::vector<Bar>* bars = nullptr;
 };
-// False, with a message on standard error, when the file cannot be written.
+// Both false, with a message on standard error, when the file cannot be written; the first one leaves no file behind.
+bool can_write(const std::string& path);
 bool write_json(const std::string& path, const Document& document);
 
 }  // namespace bench

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # kill.sh BUILD ROUNDS [FIRST_SEED]: kill -9 of a random member, or of the launcher, at a random moment of a job. Right is:
-# all other processes of the job are gone within 2 s; when a member died, the launcher's status is 137 and exactly one line
-# tells who and why; nothing is left in /dev/shm, /tmp or the process table. Exit status 0: all rounds right.
+# all other processes of the job are gone within 2 s; exactly one line tells who was killed; when a member was, the
+# launcher's status is 137; nothing is left in /dev/shm, /tmp or the process table. Exit status 0: all rounds right.
 set -u
 [ $# -ge 2 ] || {
   echo "usage: $0 BUILD ROUNDS [FIRST_SEED]" >&2
@@ -22,13 +22,18 @@ trap 'rm -rf "$work"' EXIT
 AYATORI_TEST_KILL=$$-$(date +%s)
 export AYATORI_TEST_KILL
 
-processes() { # of the job: launcher and members, none that is already a zombie
+processes() { # of the job: launcher, its guard and members, none that is already a zombie
   for file in $(grep -lszx "AYATORI_TEST_KILL=$AYATORI_TEST_KILL" /proc/[0-9]*/environ 2>/dev/null); do
     pid=${file#/proc/}
     pid=${pid%/environ}
     case $(readlink "/proc/$pid/exe" 2>/dev/null) in
       */ayatori | */soak_mixed) echo "$pid" ;;
     esac
+  done
+}
+members() { # not the guard, which is an image of the launcher
+  processes | grep -vx $launcher | while read -r pid; do
+    case $(readlink "/proc/$pid/exe" 2>/dev/null) in */soak_mixed) echo "$pid" ;; esac
   done
 }
 random() { # random LIMIT: 0 .. LIMIT-1, from the seed
@@ -58,8 +63,9 @@ while [ $round -lt "$rounds" ] && [ $bad -lt 5 ]; do
   sleep "0.$(printf %03d "$value")"
   random 4
   victim=$launcher what=launcher
+  born=$(processes | grep -vxc $launcher)
   if [ "$value" != 0 ]; then
-    members=$(processes | grep -vx $launcher)
+    members=$(members)
     count=$(echo "$members" | grep -c .)
     if [ "$count" -gt 0 ]; then
       random "$count"
@@ -80,12 +86,17 @@ while [ $round -lt "$rounds" ] && [ $bad -lt 5 ]; do
   }
   wait $launcher 2>/dev/null
   status=$?
+  lines=$(grep -c '^ayatori' "$work/out")
   if [ $what = launcher ]; then
     killed_launchers=$((killed_launchers + 1))
+    # Killed before its first fork, it had no job yet and nobody to tell of it.
+    [ "$lines" = 1 ] || { [ "$lines$born" = 00 ]; } ||
+      complain "$lines lines of the runtime after a kill of the launcher"
+    [ "$lines" = 0 ] || grep -q "^ayatori: the launcher (pid $launcher) was killed; the job is ended\$" "$work/out" ||
+      complain "the line does not tell of a kill of the launcher"
   else
     killed_members=$((killed_members + 1))
     [ $status = 137 ] || complain "the status is $status after a kill of member $victim"
-    lines=$(grep -c '^ayatori' "$work/out")
     [ "$lines" = 1 ] && grep -q "pid $victim.*signal 9" "$work/out" ||
       complain "$lines lines of the runtime after a kill of member $victim"
   fi

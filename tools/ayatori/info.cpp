@@ -90,7 +90,7 @@ void print_text(const Machine& machine) {
   for (const base::Knob& knob : base::knob_table()) {
     const std::string value = base::knob_value_text(knob);
     text += base::formatted("  {:<22}{}{:<16} {} ({}{}{})\n", knob.name, value == knob.default_text ? " " : "*",
-                            value.empty() ? "-" : value, knob.help, base::knob_range_text(knob),
+                            value.empty() ? "(unset)" : value, knob.help, base::knob_range_text(knob),
                             *knob.unit != '\0' ? "; " : "", knob.unit);
   }
   std::fputs(text.c_str(), stdout);

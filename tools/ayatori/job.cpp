@@ -348,7 +348,8 @@ void Job::start_killing() {
 
 // R4. Orphans of those that die become our children in turn and are killed after the next reaping.
 void Job::kill_children() {
-  for (const pid_t pid : children_of_self()) kill(pid, SIGKILL);
+  for (const pid_t pid : children_of_self())
+    if (pid > 1 && pid != guard_.pid()) kill(pid, SIGKILL);  // R7
   for (int process = 0; process < options_.processes; ++process) {
     if (is_alive(process)) kill(pid_of(process), SIGKILL);
   }
@@ -396,7 +397,7 @@ pid_t Job::pid_of(int process) {
   if (member.pid != 0) return member.pid;
   const pid_t told = told_pid(process);
   if (told == 0 && process == 0) return first_.pid;
-  if (told > 0 && descends_from_self(told)) member.pid = told;
+  if (told > 1 && told != guard_.pid() && descends_from_self(told)) member.pid = told;
   return member.pid;
 }
 

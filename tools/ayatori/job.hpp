@@ -14,6 +14,7 @@
 //     have kGraceNs.
 // R6. Members can write to the control memory, by a wild store too: a pid is believed once, and of a descendant only, so
 //     that nobody outside the job is ever signalled.
+// R7. The guard (guard.hpp) is a child too, but none of the job: it is neither waited for nor killed with the others.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "guard.hpp"
 #include "labels.hpp"
 #include "launch.hpp"
 #include "options.hpp"
@@ -82,6 +84,8 @@ class Job {
   bool any_alive();
   net::bootstrap::Phase phase_of(int process) const;
   std::string name_of(int process);
+
+  const Guard guard_;  // made before anything else of the job, ended after it
 
   // Constant after run() has started the job.
   const RunOptions& options_;

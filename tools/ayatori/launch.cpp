@@ -58,17 +58,6 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-struct Pipe {
-  Fd read, write;
-};
-bool open_pipe(Pipe& pipe) {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return false;
-  pipe.read = above_standard(fds[0]);
-  pipe.write = above_standard(fds[1]);
-  return pipe.read && pipe.write;
-}
-
 struct ChildPlan {
   const char* path;
   char* const* arguments;

@@ -64,18 +64,18 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
   std::string transport;
   std::string engine;
   std::string stats;
-  bool check = false;
 
   CLI::App app("Run PROGRAM as one job of several processes on this machine");
   app.name("ayatori run");
   app.formatter(std::make_shared<Formatter>());
   app.footer(kFooter);
   app.prefix_command();
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto* const n = app.add_option("-n,--processes", processes,
                                        base::formatted("processes, 1..{} (default: 1)", net::bootstrap::kMaxProcesses))
                             ->type_name("PROCESSES");
-  const auto* const w =
-      app.add_option("-w,--workers", workers, "workers a process (default: CPUs / processes)")->type_name("WORKERS");
+  const auto* const w = app.add_option("-w,--workers", workers, "workers a process; 0, the default: CPUs / processes")
+                            ->type_name("WORKERS");
   const auto* const s =
       app.add_flag("--stats", stats, "[=FILE.json]  counters at the end: a table on standard error, or JSON into FILE");
   app.add_flag("--label", options.label, "prefix each line of output with its process: [P]");
@@ -83,7 +83,7 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
   const auto* const e =
       app.add_option("--engine", engine, "how remote accesses are caught")->type_name("auto|uffd|mprotect");
   app.add_flag("--gdb", options.gdb, "run process 0 under gdb");
-  app.add_flag("--check", check,
+  app.add_flag("--check", options.check,
                "at the end, name globals that the processes changed differently and C/C++ library locks in the space");
   try {
     app.parse(argc, argv);
@@ -112,7 +112,7 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
   if (*w && !set_member_knob(options, "-w", "AYATORI_WORKERS", workers)) return kExitStart;
   if (*t && !set_member_knob(options, "--transport", "AYATORI_TRANSPORT", transport)) return kExitStart;
   if (*e && !set_member_knob(options, "--engine", "AYATORI_ENGINE", engine)) return kExitStart;
-  if (check) options.environment.emplace_back("AYATORI_CHECK", "1");
+  if (options.check) options.environment.emplace_back("AYATORI_CHECK", "1");
   if (!options.label) options.label = is_on(environment("AYATORI_LABEL"));
 
   if (!*s) stats = environment("AYATORI_STATS");

@@ -13,6 +13,7 @@ struct RunOptions {
   bool label = false;
   bool gdb = false;
   bool stats = false;
+  bool check = false;
   std::string stats_file;                                        // empty: a table on standard error
   std::vector<std::pair<std::string, std::string>> environment;  // knobs for the members
   std::vector<std::string> command;                              // PROGRAM ARGS...

@@ -35,6 +35,7 @@ pid_t parent_of(pid_t pid) {
 
 bool descends_from_self(pid_t pid) {
   const pid_t self = getpid();
+  if (pid == self) return false;
   // No descriptor is left to look with.
   if (pid > 1 && !std::ifstream(proc_path(self, "status"))) return true;
   while (pid > 1 && pid != self) pid = parent_of(pid);

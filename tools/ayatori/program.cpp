@@ -125,6 +125,7 @@ bool is_linked_with_ayatori(const std::string& path) {
 }
 
 int find_program(const std::string& name, Program& program) {
+  if (name.empty()) return fail(kExitNotFound, "run: the name of PROGRAM is empty");
   if (name.find('/') != name.npos) {
     program.path = name;
   } else {

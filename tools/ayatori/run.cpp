@@ -42,7 +42,9 @@ int run_command(int argc, char** argv) {
   if (!program.linked && options.processes > 1)
     return fail(kExitStart, "{}: not linked with Ayatori, so it runs as one process only (-n {} was asked for)",
                 program.path, options.processes);
-  if (options.stats)
+  if (!program.linked && (options.stats || options.check))
+    say(base::formatted("{}: not linked with Ayatori: --stats and --check have nothing to tell of it", program.path));
+  if (options.stats && program.linked)
     if (const int status = check_stats_file(options.stats_file)) return status;
 
   const TerminalKeeper terminal(options.gdb);

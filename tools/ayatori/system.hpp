@@ -47,6 +47,17 @@ inline Fd above_standard(int fd) noexcept {
   return Fd(above);
 }
 
+struct Pipe {
+  Fd read, write;
+};
+inline bool open_pipe(Pipe& pipe) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return false;
+  pipe.read = above_standard(fds[0]);
+  pipe.write = above_standard(fds[1]);
+  return pipe.read && pipe.write;
+}
+
 inline std::string error_text(int error_number) {
   char room[128];
   return strerror_r(error_number, room, sizeof room);

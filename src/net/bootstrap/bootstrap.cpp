@@ -101,6 +101,7 @@ void on_exit_handler(int status, void*) {
   self.exit_status.store(status & 0xff, std::memory_order_relaxed);
   self.called_exit.store(1, std::memory_order_release);  // publishes the status to the launcher's acquire load
   internal::notify_launcher();
+  if (the_state.exit_hook != nullptr) the_state.exit_hook();
 }
 
 }  // namespace
@@ -164,6 +165,7 @@ void begin() {
   internal::self().phase.store(static_cast<std::uint32_t>(Phase::kStarting), std::memory_order_seq_cst);
   base::set_identity(job.process_id, job.process_count);
 
+  internal::check_stats_file();
   job.workers = static_cast<int>(base::knob_int("AYATORI_WORKERS"));
   if (job.launched) {
     die_with_launcher();
@@ -188,9 +190,11 @@ void set_phase(Phase phase) {
   if (the_state.job.process_id == 0 && the_state.job.process_count > 1) internal::notify_launcher();
   if (!the_state.exit_hooked) {
     the_state.exit_hooked = true;
-    if (the_state.job.launched) on_exit(on_exit_handler, nullptr);
+    on_exit(on_exit_handler, nullptr);
   }
 }
+
+void set_exit_hook(void (*hook)() noexcept) noexcept { the_state.exit_hook = hook; }
 
 void end_job(int status, std::string_view why) noexcept {
   if (the_state.job.control == nullptr || internal::is_stray()) _exit(status);

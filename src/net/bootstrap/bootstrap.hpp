@@ -42,6 +42,8 @@ void fork_members();
 // member has already left without entering (J3). From the first kRunning on, exit() inside the run ends the job.
 void set_phase(Phase phase);
 Phase phase() noexcept;
+// Called when a member calls exit() inside the run, before the program's exit handlers, on the calling thread's stack.
+void set_exit_hook(void (*hook)() noexcept) noexcept;
 
 // Ends the job: records `why` (unless a reason stands already), lets the launcher tell it and kill all members, and
 // ends this process with `status`. Any thread, also in a signal handler: takes no lock, allocates nothing.
@@ -55,7 +57,7 @@ int set_result(int status) noexcept;
 // False: nobody has set it yet.
 bool get_result(int& status) noexcept;
 
-// The counters of this process in the order of kStatNames, at the end of the run (by main's thread, once). With a
+// The counters of this process in the order of kStatNames, at the end of the run or at exit() inside it (once). With a
 // launcher they go to the control memory; without one, and with the knob AYATORI_STATS, to the file it names ("-": a
 // table on standard error).
 void publish_stats(std::span<const std::uint64_t> values);

@@ -14,6 +14,7 @@ struct State {
   int socket_fd = -1;        // to the launcher, shared by all members; -1 without a launcher
   bool forked = false;       // fork_members() was called
   bool exit_hooked = false;  // set_phase() has registered the exit handler
+  void (*exit_hook)() noexcept = nullptr;
 };
 State& state() noexcept;
 
@@ -24,6 +25,9 @@ bool is_stray() noexcept;
 
 // Tells the launcher to look at the control memory. Async-signal-safe.
 void notify_launcher() noexcept;
+
+// Without a launcher: can the file of AYATORI_STATS be written? If not, start-up fails.
+void check_stats_file();
 
 // One line on standard error, "ayatori: WHAT[: error text]", and _exit(125).
 [[noreturn]] void fail_start(std::string_view what, int error_number = 0) noexcept;

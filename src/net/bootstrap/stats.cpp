@@ -69,6 +69,18 @@ bool write_all(int fd, std::string_view text) noexcept {
 
 }  // namespace
 
+// What was not there is not left behind: a program that never runs writes none.
+void internal::check_stats_file() {
+  const std::string file(base::knob_string("AYATORI_STATS"));
+  if (bootstrap::job().launched || file.empty() || file == "-") return;
+  constexpr int kFlags = O_WRONLY | O_NONBLOCK | O_CLOEXEC;  // a FIFO whose reader comes later gives ENXIO
+  int fd = open(file.c_str(), kFlags | O_CREAT | O_EXCL, 0666);
+  if (fd >= 0) unlink(file.c_str());
+  if (fd < 0) fd = open(file.c_str(), kFlags | O_CREAT, 0666);
+  if (fd < 0 && errno != ENXIO) internal::fail_start("AYATORI_STATS: cannot write " + file, errno);
+  if (fd >= 0) close(fd);
+}
+
 bool stats_wanted() noexcept {
   const Job& job = bootstrap::job();
   return job.launched ? (job.control->flags & kWantStats) != 0 : !base::knob_string("AYATORI_STATS").empty();

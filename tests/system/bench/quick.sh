@@ -18,7 +18,7 @@ complete() {
 refused() {
   "$bin/ayatori" bench "$@" >"$scratch/log" 2>&1
   status=$?
-  [ $status -eq 2 ] || fail "bench $*: status $status"
+  [ $status -eq 125 ] || fail "bench $*: status $status"
   [ "$(wc -l <"$scratch/log")" -eq 1 ] || fail "bench $*: not one line"
 }
 
@@ -41,6 +41,8 @@ case $what in
     refused --no-such-option
     refused --repetitions=0
     refused --bars no_such_bar
+    refused --json="$scratch/no-such-folder/out.json"
+    refused --json="$scratch"
     "$bin/ayatori" bench --help >"$scratch/log" 2>&1 || fail "--help: status $?"
     ;;
 esac

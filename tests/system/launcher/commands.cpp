@@ -52,6 +52,32 @@ TEST(LauncherCommands, OptionsEndAtTheProgram) {
   EXPECT_EQ(count_of(run({"--processes=3"}, {"hello"}).out, "hello"), 3);
 }
 
+TEST(LauncherCommands, OfARepeatedOptionTheLastOneCounts) {
+  const Result result = run({"-n", "3", "-n", "2", "-w1", "--workers=2", "--label", "--label"}, {"hello"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(count_of(result.out, "hello"), 2) << result.out;
+  const Result table = run({"--stats=/no-such-folder/x", "--stats"}, {"counts"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_EQ(count_of(table.err, "threads_forked"), 1) << table.err;
+}
+
+TEST(LauncherCommands, EmptyProgramIsCalledSo) {
+  const Result result = ayatori({"run", ""});
+  EXPECT_EQ(result.status, 127);
+  EXPECT_EQ(result.err, "ayatori: run: the name of PROGRAM is empty\n");
+}
+
+TEST(LauncherCommands, WhatTellsNothingOfAProgramIsSaidAndLeavesNoFile) {
+  const std::string file = "/tmp/ayatori-launcher-test-" + std::to_string(getpid()) + ".json";
+  for (const std::string& option : {"--stats=" + file, std::string("--check")}) {
+    const Result result = ayatori({"run", option, "true"});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+    EXPECT_EQ(count_of(result.err, "not linked with Ayatori"), 1) << result.err;
+    EXPECT_NE(access(file.c_str(), F_OK), 0);
+  }
+}
+
 TEST(LauncherCommands, BadKnobIsNamedWithItsRange) {
   Setting setting;
   setting.environment = {{"AYATORI_BLOCK_SIZE", "lots"}};
@@ -68,6 +94,7 @@ TEST(LauncherCommands, InfoTellsEnginesAndKnobs) {
   EXPECT_EQ(text.status, 0);
   EXPECT_EQ(count_of(text.out, "*256K"), 1) << text.out;
   EXPECT_EQ(count_of(text.out, "AYATORI_WORKERS"), 1);
+  EXPECT_GE(count_of(text.out, "AYATORI_STATS          (unset) "), 1) << text.out;
   const Result json = ayatori({"info", "--json"}, setting);
   EXPECT_EQ(json.status, 0);
   EXPECT_EQ(count_of(json.out, "\"mprotect\": {"), 1) << json.out;

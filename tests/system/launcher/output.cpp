@@ -170,6 +170,15 @@ TEST(LauncherOutput, StatisticsAsJson) {
   EXPECT_EQ(ayatori({"run", "sh", "-c", std::string(PROBE) + " counts"}, setting).status, 0);
   EXPECT_EQ(count_of(content(file), "\"threads_forked\": 100"), 2) << content(file);
   std::remove(file.c_str());
+
+  // A file that cannot be written is seen before the program starts; one that can comes with the counters only.
+  const std::string bad = "AYATORI_STATS=" + std::string(folder) + "/none/x " PROBE " hello";
+  const Result refused = ayatori({"run", "sh", "-c", bad});
+  EXPECT_EQ(refused.status, 125);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_EQ(count_of(refused.err, "AYATORI_STATS: cannot write"), 1) << refused.err;
+  EXPECT_EQ(ayatori({"run", "sh", "-c", std::string(PROBE) + " hello"}, setting).status, 0);
+  EXPECT_NE(access(file.c_str(), F_OK), 0);
   rmdir(folder);
 }
 

@@ -5,8 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
+#include <set>
+#include <string>
 
 #include "harness.hpp"
 
@@ -126,6 +131,22 @@ TEST(LauncherSignals, QuitIsARequestToMembersInTheRun) {
   EXPECT_TRUE(all_gone(pids));
 }
 
+// The guard's pid; 0: there is none.
+pid_t guard_of(pid_t launcher) {
+  const std::string task = "/proc/" + std::to_string(launcher) + "/task/" + std::to_string(launcher);
+  std::ifstream children(task + "/children");
+  for (pid_t pid = 0; children >> pid;) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/comm");
+    std::string name;
+    if (std::getline(in, name) && name == "ayatori-guard") return pid;
+  }
+  return 0;
+}
+
+std::string line_of_killed(pid_t launcher) {
+  return "ayatori: the launcher (pid " + std::to_string(launcher) + ") was killed; the job is ended\n";
+}
+
 TEST(LauncherSignals, KilledMembersAndLaunchersLeaveNothing) {
   std::mt19937 random(7);
   for (int round = 0; round < 30; ++round) {
@@ -134,13 +155,67 @@ TEST(LauncherSignals, KilledMembersAndLaunchersLeaveNothing) {
     const auto pids = launch.read_pids(static_cast<std::size_t>(n));
     ASSERT_EQ(pids.size(), static_cast<std::size_t>(n));
     const bool launcher = random() % 2 == 0;
+    const pid_t guard = guard_of(launch.pid());
+    ASSERT_GT(guard, 1);
     launch.mark();
     kill(launcher ? launch.pid() : pids.at(static_cast<int>(random() % static_cast<unsigned>(n))), SIGKILL);
     EXPECT_EQ(launch.wait(), 137);
     EXPECT_TRUE(all_gone(pids));
+    EXPECT_TRUE(all_gone({{0, guard}}));
     EXPECT_LT(launch.seconds, 2);
-    EXPECT_EQ(lines_of(launch.err).size(), launcher ? 0u : 1u) << launch.err;
+    EXPECT_EQ(lines_of(launch.err).size(), 1u) << launch.err;
+    if (launcher) {
+      EXPECT_EQ(launch.err, line_of_killed(launch.pid()));
+    }
   }
+}
+
+// A guard that is killed, stopped or interrupted is no event for the job, and is gone when the launcher is.
+TEST(LauncherSignals, NothingThatHappensToTheGuardMattersToTheJob) {
+  for (const int signal : {SIGKILL, SIGSTOP, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP}) {
+    Launch launch(run_arguments({"-n", "3"}, {"waits"}));
+    const auto pids = launch.read_pids(3);
+    const pid_t guard = guard_of(launch.pid());
+    ASSERT_GT(guard, 1);
+    kill(guard, signal);
+    usleep(20'000);
+    for (const auto& [process, pid] : pids) EXPECT_EQ(kill(pid, 0), 0) << "signal " << signal;
+    launch.mark();
+    kill(launch.pid(), SIGTERM);
+    EXPECT_EQ(launch.wait(), 143);
+    EXPECT_EQ(kill(guard, 0), -1) << "signal " << signal;
+    EXPECT_EQ(errno, ESRCH);
+    EXPECT_LT(launch.seconds, 1.5);
+    EXPECT_EQ(lines_of(launch.err).size(), 1u) << launch.err;
+  }
+}
+
+TEST(LauncherSignals, OrdinaryEndsLeaveNoGuard) {
+  for (const char* const act : {"hello", "lines", "aborts", "no-such-act"}) {
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {  // orphans of earlier tests
+    }
+    const Result result = run({"-n", "2"}, {act, "1"});
+    EXPECT_EQ(count_of(result.err, "the launcher"), 0) << result.err;
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << act;
+  }
+}
+
+// It has standard error alone, and no signal of the job's group reaches it.
+TEST(LauncherSignals, GuardKeepsNothingOpenButStandardError) {
+  Launch launch(run_arguments({"-n", "2"}, {"waits"}));
+  const auto pids = launch.read_pids(2);
+  const pid_t guard = guard_of(launch.pid());
+  ASSERT_GT(guard, 1);
+  EXPECT_EQ(getpgid(guard), guard);
+  std::set<std::string> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(guard) + "/fd"))
+    open.insert(entry.path().filename());
+  EXPECT_EQ(open, (std::set<std::string>{"0", "2"}));
+  kill(-launch.pid(), SIGKILL);
+  EXPECT_EQ(launch.wait(), 137);
+  EXPECT_TRUE(all_gone(pids));
+  EXPECT_TRUE(all_gone({{0, guard}}));
+  EXPECT_EQ(launch.err, line_of_killed(launch.pid()));
 }
 
 // At any moment of the start, too: whatever has been forked by then is a child of the launcher or dies with it.
@@ -160,6 +235,7 @@ TEST(LauncherSignals, LauncherKilledWhileMembersAreBorn) {
       if (left) usleep(1'000);
     }
     ASSERT_FALSE(left) << "round " << round;
+    EXPECT_LE(lines_of(launch.err).size(), 1u) << launch.err;  // none: before anything of the job was there
   }
 }
 
