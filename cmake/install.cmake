@@ -9,6 +9,10 @@ set(_libraries ayatori)
 if(TARGET ayatori_local_new) # the library without its operator new and delete; ayatori::local_new
   list(APPEND _libraries ayatori_local_new)
   set_target_properties(ayatori_local_new PROPERTIES EXPORT_NAME local_new)
+  # A program that links both, itself or through a library, is an error: one of them would be silently ignored.
+  set_target_properties(ayatori PROPERTIES INTERFACE_AYATORI_OPERATOR_NEW "of the space")
+  set_target_properties(ayatori_local_new PROPERTIES INTERFACE_AYATORI_OPERATOR_NEW "of the C library (local_new)")
+  set_property(TARGET ayatori ayatori_local_new APPEND PROPERTY COMPATIBLE_INTERFACE_STRING AYATORI_OPERATOR_NEW)
 endif()
 install(TARGETS ${_libraries} EXPORT ayatoriTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 

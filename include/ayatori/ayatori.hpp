@@ -9,11 +9,16 @@
 // Thread-safety: everything here may be called from any user-level thread; what may be called from elsewhere says so.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "ayatori/ayatori.hpp needs C++20: compile with -std=c++20 or later"
+#endif
+
 #include <ayatori/errno.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <compare>
 #include <condition_variable>
 #include <cstddef>
@@ -21,6 +26,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <iosfwd>
 #include <limits>
 #include <memory>
 #include <memory_resource>
@@ -80,21 +86,22 @@ std::uint64_t atomic_rmw(void* address, std::size_t bytes, Rmw op, std::uint64_t
 void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noexcept;
 void atomic_destroy(void* address, std::size_t bytes) noexcept;
 
-// Handles of synchronisation objects whose state lies outside the space; 0 is no object.
+// Handles of synchronisation objects whose state lies outside the space; 0 is no object. `object`: where the handle
+// will lie, nothing writes there; in static data of the program all processes get the same one.
 using SyncHandle = std::uint64_t;
-SyncHandle mutex_create();
-void mutex_destroy(SyncHandle) noexcept;
+SyncHandle mutex_create(void* object);
+void mutex_destroy(const void* object, SyncHandle) noexcept;
 void mutex_lock(SyncHandle);
 bool mutex_try_lock(SyncHandle) noexcept;
 void mutex_unlock(SyncHandle) noexcept;
-SyncHandle condition_create();
-void condition_destroy(SyncHandle) noexcept;
+SyncHandle condition_create(void* object);
+void condition_destroy(const void* object, SyncHandle) noexcept;
 void condition_wait(SyncHandle condition, SyncHandle mutex);
 // false: the time is over.
 bool condition_wait_until(SyncHandle condition, SyncHandle mutex, std::int64_t steady_nanoseconds);
 void condition_notify(SyncHandle, bool all) noexcept;
-SyncHandle barrier_create(std::ptrdiff_t expected);
-void barrier_destroy(SyncHandle) noexcept;
+SyncHandle barrier_create(void* object, std::ptrdiff_t expected);
+void barrier_destroy(const void* object, SyncHandle) noexcept;
 // Returns true in the one thread that arrived last, before anybody leaves; it must then call barrier_release.
 bool barrier_arrive(SyncHandle, std::ptrdiff_t count, bool wait, bool drop);
 void barrier_release(SyncHandle) noexcept;
@@ -110,6 +117,20 @@ struct SpaceNew {                        // while it lives, operator new of this
 };
 void pin_current(int delta) noexcept;
 
+// While it lives, the current thread stays on this process.
+struct Pin {
+  Pin() noexcept { pin_current(+1); }
+  ~Pin() { pin_current(-1); }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+};
+// A copy of what only this process can read, whatever code the copying runs.
+template <class T>
+T copy_pinned(const T& from) {
+  const Pin pin;
+  return T(from);
+}
+
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------- the job
@@ -122,15 +143,31 @@ int worker_id() noexcept;
 int worker_count() noexcept;  // workers of this process
 
 // Starts the runtime in every process of the job and calls f(std::span<char*> args) as the first thread, on process 0.
-// Returns its result in every process. f is moved onto the first thread's stack. Callable once, from main's thread.
+// Returns its result in every process. Callable once, from main's thread: another call ends the job with status 125.
+//
+// The first thread copies f onto its own stack, so that captures by value are valid everywhere, also what they own (a
+// std::string's characters become memory of the space). An f that can only be moved is moved: what it owns outside
+// itself stays memory of process 0, which the first thread must not use, nor free, after it went elsewhere.
 template <class F>
 int run(int argc, char** argv, F f) {
-  return detail::run_job(
-      argc, argv, [](void* where, void* from) { ::new (where) F(std::move(*static_cast<F*>(from))); },
-      [](void* object, detail::RootArgs args) -> int {
-        return std::invoke(*static_cast<F*>(object), std::span<char*>(args.argv, static_cast<std::size_t>(args.argc)));
-      },
-      [](void* object) { static_cast<F*>(object)->~F(); }, &f, alignof(F), sizeof(F));
+  const auto call = [](F& function, detail::RootArgs args) -> int {
+    return std::invoke(function, std::span<char*>(args.argv, static_cast<std::size_t>(args.argc)));
+  };
+  using Call = decltype(call);
+  if constexpr (std::is_copy_constructible_v<F>) {
+    return detail::run_job(
+        argc, argv, [](void* where, void* from) { ::new (where) F*(static_cast<F*>(from)); },
+        [](void* object, detail::RootArgs args) -> int {
+          F copy = detail::copy_pinned(std::as_const(**static_cast<F**>(object)));
+          return Call{}(copy, args);
+        },
+        [](void*) {}, &f, alignof(F*), sizeof(F*));
+  } else {
+    return detail::run_job(
+        argc, argv, [](void* where, void* from) { ::new (where) F(std::move(*static_cast<F*>(from))); },
+        [](void* object, detail::RootArgs args) -> int { return Call{}(*static_cast<F*>(object), args); },
+        [](void* object) { static_cast<F*>(object)->~F(); }, &f, alignof(F), sizeof(F));
+  }
 }
 
 // Is this address in the global space? Any OS thread.
@@ -162,6 +199,10 @@ class thread {
     explicit constexpr id(std::uint64_t number) noexcept : number_(number) {}
     friend constexpr auto operator<=>(id, id) noexcept = default;
     constexpr std::uint64_t number() const noexcept { return number_; }  // 0: no thread
+    template <class Char, class Traits>
+    friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, id i) {
+      return i.number_ == 0 ? out << "no thread" : out << i.number_;
+    }
 
    private:
     std::uint64_t number_ = 0;
@@ -206,6 +247,11 @@ class thread {
   bool joinable() const noexcept { return thread_ != nullptr; }
   id get_id() const noexcept { return thread_ ? id(detail::thread_number(thread_)) : id(); }
   void swap(thread& other) noexcept { std::swap(thread_, other.thread_); }
+  friend void swap(thread& a, thread& b) noexcept { a.swap(b); }
+  // Threads that run at once: the workers of all processes.
+  static unsigned hardware_concurrency() noexcept {
+    return static_cast<unsigned>(process_count()) * static_cast<unsigned>(worker_count());
+  }
   detail::Descriptor* native_handle() noexcept { return thread_; }
 
   // As join(), but returns what left the thread (null: nothing) instead of throwing it.
@@ -253,16 +299,37 @@ class thread {
   detail::Descriptor* thread_ = nullptr;
 };
 
+namespace detail {
+using ExactNs = std::chrono::duration<long double, std::nano>;  // 64 bits and a sign, and no overflow
+
+// Whole nanoseconds, rounded up; the greatest number for what is longer.
+template <class Rep, class Period>
+std::int64_t whole_ns(const std::chrono::duration<Rep, Period>& duration) {
+  const long double ns = std::ceil(ExactNs(duration).count());
+  constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
+  return ns >= static_cast<long double>(kMax) ? kMax : ns <= 0 ? 0 : static_cast<std::int64_t>(ns);
+}
+template <class Clock, class Duration>
+std::int64_t ns_until(const std::chrono::time_point<Clock, Duration>& time) {
+  return whole_ns(ExactNs(time.time_since_epoch()) - ExactNs(Clock::now().time_since_epoch()));
+}
+// On the steady clock.
+inline std::int64_t deadline_in(std::int64_t ns) {
+  const std::int64_t now = whole_ns(std::chrono::steady_clock::now().time_since_epoch());
+  return ns > std::numeric_limits<std::int64_t>::max() - now ? std::numeric_limits<std::int64_t>::max() : now + ns;
+}
+}  // namespace detail
+
 namespace this_thread {
 inline thread::id get_id() noexcept { return thread::id(detail::current_thread_number()); }
 inline void yield() noexcept { detail::yield_thread(); }
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& duration) {
-  detail::sleep_thread(std::chrono::ceil<std::chrono::nanoseconds>(duration).count());
+  detail::sleep_thread(detail::whole_ns(duration));
 }
 template <class Clock, class Duration>
 void sleep_until(const std::chrono::time_point<Clock, Duration>& time) {
-  sleep_for(time - Clock::now());
+  detail::sleep_thread(detail::ns_until(time));
 }
 }  // namespace this_thread
 
@@ -270,10 +337,10 @@ void sleep_until(const std::chrono::time_point<Clock, Duration>& time) {
 // file locks, addresses of thread-local variables. Nests.
 class pinned {
  public:
-  pinned() noexcept { detail::pin_current(+1); }
-  ~pinned() { detail::pin_current(-1); }
-  pinned(const pinned&) = delete;
-  pinned& operator=(const pinned&) = delete;
+  pinned() noexcept = default;
+
+ private:
+  detail::Pin pin_;
 };
 
 // ---------------------------------------------------------------------------------------------------- memory
@@ -298,7 +365,8 @@ struct allocator {
   friend bool operator==(const allocator&, const allocator&) noexcept { return true; }
 };
 
-// A global variable that is one object for all processes. Constructed by process 0 before main; not destroyed.
+// A global variable that is one object for all processes. Constructed by process 0 before its main, hence before the run;
+// in main, before the run, other processes may be earlier. Not destroyed.
 template <class T>
 class global {
  public:
@@ -315,6 +383,12 @@ class global {
   T& operator*() const noexcept { return *object_; }
   T* operator->() const noexcept { return object_; }
   operator T&() const noexcept { return *object_; }
+  template <class U>
+    requires(!std::is_same_v<std::remove_cvref_t<U>, global> && std::is_assignable_v<T&, U>)
+  T& operator=(U&& value) {  // NOLINT: as the variable itself
+    *object_ = std::forward<U>(value);
+    return *object_;
+  }
 
  private:
   T* object_;
@@ -322,11 +396,15 @@ class global {
 
 // ---------------------------------------------------------------------------------------------------- synchronisation
 
+// One in the space is one object for all processes wherever it lies; so is one in static data (a plain global, a static
+// member or local) of the program, which each process constructs and destroys for itself. One on the C library's heap or
+// on the stack of an OS thread is its process's own.
+
 // std::mutex's shape; suspends the thread, not the worker. What its last holder wrote is visible to the next.
 class mutex {
  public:
-  mutex() : handle_(detail::mutex_create()) {}
-  ~mutex() { detail::mutex_destroy(handle_); }
+  mutex() : handle_(detail::mutex_create(&handle_)) {}
+  ~mutex() { detail::mutex_destroy(&handle_, handle_); }
   mutex(const mutex&) = delete;
   mutex& operator=(const mutex&) = delete;
   void lock() { detail::mutex_lock(handle_); }
@@ -340,8 +418,8 @@ class mutex {
 
 class condition_variable {
  public:
-  condition_variable() : handle_(detail::condition_create()) {}
-  ~condition_variable() { detail::condition_destroy(handle_); }
+  condition_variable() : handle_(detail::condition_create(&handle_)) {}
+  ~condition_variable() { detail::condition_destroy(&handle_, handle_); }
   condition_variable(const condition_variable&) = delete;
   condition_variable& operator=(const condition_variable&) = delete;
   void notify_one() noexcept { detail::condition_notify(handle_, false); }
@@ -353,15 +431,11 @@ class condition_variable {
   }
   template <class Clock, class Duration>
   std::cv_status wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time) {
-    const auto left = time - Clock::now();
-    const auto deadline = std::chrono::steady_clock::now() + left;
-    const auto ns = std::chrono::ceil<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
-    return detail::condition_wait_until(handle_, lock.mutex()->handle_, ns) ? std::cv_status::no_timeout
-                                                                            : std::cv_status::timeout;
+    return wait_deadline(lock, detail::deadline_in(detail::ns_until(time)));
   }
   template <class Rep, class Period>
   std::cv_status wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& duration) {
-    return wait_until(lock, std::chrono::steady_clock::now() + duration);
+    return wait_deadline(lock, detail::deadline_in(detail::whole_ns(duration)));
   }
   template <class Clock, class Duration, class Predicate>
   bool wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time,
@@ -373,10 +447,17 @@ class condition_variable {
   template <class Rep, class Period, class Predicate>
   bool wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& duration,
                 Predicate predicate) {
-    return wait_until(lock, std::chrono::steady_clock::now() + duration, std::move(predicate));
+    const std::int64_t deadline = detail::deadline_in(detail::whole_ns(duration));
+    while (!predicate())
+      if (wait_deadline(lock, deadline) == std::cv_status::timeout) return predicate();
+    return true;
   }
 
  private:
+  std::cv_status wait_deadline(std::unique_lock<mutex>& lock, std::int64_t steady_ns) {
+    return detail::condition_wait_until(handle_, lock.mutex()->handle_, steady_ns) ? std::cv_status::no_timeout
+                                                                                   : std::cv_status::timeout;
+  }
   detail::SyncHandle handle_;
 };
 
@@ -386,13 +467,13 @@ struct NoCompletion {
 };
 }  // namespace detail
 
-// std::barrier's shape.
+// std::barrier's shape; barrier, below, is the one without completion. In static data: of as many threads in all processes.
 template <class Completion = detail::NoCompletion>
 class basic_barrier {
  public:
   explicit basic_barrier(std::ptrdiff_t expected, Completion completion = Completion())
-      : handle_(detail::barrier_create(expected)), completion_(std::move(completion)) {}
-  ~basic_barrier() { detail::barrier_destroy(handle_); }
+      : handle_(detail::barrier_create(&handle_, expected)), completion_(std::move(completion)) {}
+  ~basic_barrier() { detail::barrier_destroy(&handle_, handle_); }
   basic_barrier(const basic_barrier&) = delete;
   basic_barrier& operator=(const basic_barrier&) = delete;
   class arrival_token {
@@ -432,23 +513,28 @@ using barrier = basic_barrier<>;
 
 // std::atomic's shape; works between processes: operations are carried out on the owner's copy. An operation with
 // release order first publishes what this process wrote, one with acquire order then lets go of what it cached, so
-// that message passing through an atomic works; use memory_order_relaxed for plain counters.
+// that message passing through an atomic works; use memory_order_relaxed for plain counters. Outside the space (a plain
+// global, static local) it is each process's own, unlike a mutex: use global<atomic<T>>.
 template <class T>
 class atomic {
   static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8 || std::is_integral_v<T>),
                 "ayatori::atomic takes integers, pointers and trivially copyable types of 4 or 8 bytes");
   static_assert(sizeof(T) <= 8, "ayatori::atomic takes types of at most 8 bytes");
-  static constexpr bool kArithmetic = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  static constexpr bool kInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  static constexpr bool kPointer = std::is_pointer_v<T> && std::is_object_v<std::remove_pointer_t<T>>;
+  static constexpr bool kArithmetic = kInteger || kPointer || std::is_floating_point_v<T>;
   static constexpr std::size_t kBytes = sizeof(T) < 4 ? 4 : sizeof(T);  // small integers live in 4 bytes
 
  public:
   using value_type = T;
+  using difference_type = std::conditional_t<std::is_pointer_v<T>, std::ptrdiff_t, T>;
   atomic() noexcept : atomic(T{}) {}
   atomic(T value) noexcept { detail::atomic_construct(&storage_, kBytes, bits(value)); }  // NOLINT: std's shape
   ~atomic() { detail::atomic_destroy(&storage_, kBytes); }
   atomic(const atomic&) = delete;
   atomic& operator=(const atomic&) = delete;
   static constexpr bool is_always_lock_free = false;
+  bool is_lock_free() const noexcept { return false; }
 
   T load(std::memory_order order = std::memory_order_seq_cst) const noexcept {
     return rmw(detail::Rmw::kLoad, 0, 0, order);
@@ -475,34 +561,38 @@ class atomic {
   bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order) noexcept {
     return compare_exchange_strong(expected, desired, success);
   }
-  T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
+  T fetch_add(difference_type value, std::memory_order order = std::memory_order_seq_cst) noexcept
     requires kArithmetic
   {
-    return rmw(detail::Rmw::kAdd, bits(value), 0, order);
+    if constexpr (kPointer) {
+      const auto step = static_cast<std::uint64_t>(value) * sizeof(std::remove_pointer_t<T>);
+      return rmw(detail::Rmw::kAdd, step, 0, order);
+    } else if constexpr (kInteger) {
+      return rmw(detail::Rmw::kAdd, bits(value), 0, order);
+    } else {
+      T before = load(std::memory_order_relaxed);  // only compared
+      while (!compare_exchange_strong(before, before + value, order)) {
+      }
+      return before;
+    }
   }
-  T fetch_sub(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
+  T fetch_sub(difference_type value, std::memory_order order = std::memory_order_seq_cst) noexcept
     requires kArithmetic
   {
-    return rmw(detail::Rmw::kAdd, bits(static_cast<T>(T{0} - value)), 0, order);
-  }
-  T fetch_add(std::ptrdiff_t n, std::memory_order order = std::memory_order_seq_cst) noexcept
-    requires std::is_pointer_v<T>
-  {
-    const auto step = static_cast<std::uint64_t>(n) * sizeof(std::remove_pointer_t<T>);
-    return rmw(detail::Rmw::kAdd, step, 0, order);
+    return fetch_add(static_cast<difference_type>(difference_type{0} - value), order);
   }
   T fetch_and(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
-    requires kArithmetic
+    requires kInteger
   {
     return rmw(detail::Rmw::kAnd, bits(value), 0, order);
   }
   T fetch_or(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
-    requires kArithmetic
+    requires kInteger
   {
     return rmw(detail::Rmw::kOr, bits(value), 0, order);
   }
   T fetch_xor(T value, std::memory_order order = std::memory_order_seq_cst) noexcept
-    requires kArithmetic
+    requires kInteger
   {
     return rmw(detail::Rmw::kXor, bits(value), 0, order);
   }
@@ -518,34 +608,49 @@ class atomic {
     return value;
   }
   T operator++() noexcept
-    requires kArithmetic
+    requires(kInteger || kPointer)
   {
-    return fetch_add(1) + 1;
+    return *this += 1;
   }
   T operator++(int) noexcept
-    requires kArithmetic
+    requires(kInteger || kPointer)
   {
     return fetch_add(1);
   }
   T operator--() noexcept
-    requires kArithmetic
+    requires(kInteger || kPointer)
   {
-    return fetch_sub(1) - 1;
+    return *this -= 1;
   }
   T operator--(int) noexcept
-    requires kArithmetic
+    requires(kInteger || kPointer)
   {
     return fetch_sub(1);
   }
-  T operator+=(T value) noexcept
+  T operator+=(difference_type value) noexcept
     requires kArithmetic
   {
-    return fetch_add(value) + value;
+    return static_cast<T>(fetch_add(value) + value);
   }
-  T operator-=(T value) noexcept
+  T operator-=(difference_type value) noexcept
     requires kArithmetic
   {
-    return fetch_sub(value) - value;
+    return static_cast<T>(fetch_sub(value) - value);
+  }
+  T operator&=(T value) noexcept
+    requires kInteger
+  {
+    return static_cast<T>(fetch_and(value) & value);
+  }
+  T operator|=(T value) noexcept
+    requires kInteger
+  {
+    return static_cast<T>(fetch_or(value) | value);
+  }
+  T operator^=(T value) noexcept
+    requires kInteger
+  {
+    return static_cast<T>(fetch_xor(value) ^ value);
   }
 
  private:
@@ -623,25 +728,35 @@ void run_halves(Lower&& lower, Upper&& upper) {
     fork_and_run(lower, upper, true);
 }
 
+// Of ranges that may be longer than the greatest Index.
+template <class Index>
+constexpr std::uint64_t length_of(Index first, Index last) noexcept {
+  return static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(first);
+}
+template <class Index>
+constexpr Index middle_of(Index first, Index last) noexcept {
+  return static_cast<Index>(static_cast<std::uint64_t>(first) + length_of(first, last) / 2);
+}
+
 template <class Index, class F>
 void for_range(Index first, Index last, std::uint64_t grain, F& f) {
-  if (static_cast<std::uint64_t>(last - first) <= grain) {
+  if (length_of(first, last) <= grain) {
     for (Index i = first; i < last; ++i) f(i);
     return;
   }
-  const Index middle = first + (last - first) / 2;
+  const Index middle = middle_of(first, last);
   run_halves([&, first, middle] { for_range(first, middle, grain, f); },
              [&, middle, last] { for_range(middle, last, grain, f); });
 }
 
 template <class Index, class T, class F, class Op>
 T reduce_range(Index first, Index last, std::uint64_t grain, const T& identity, F& f, Op& op) {
-  if (static_cast<std::uint64_t>(last - first) <= grain) {
+  if (length_of(first, last) <= grain) {
     T sum = identity;
     for (Index i = first; i < last; ++i) sum = op(std::move(sum), f(i));
     return sum;
   }
-  const Index middle = first + (last - first) / 2;
+  const Index middle = middle_of(first, last);
   T lower = identity, upper = identity;
   run_halves([&, first, middle] { lower = reduce_range(first, middle, grain, identity, f, op); },
              [&, middle, last] { upper = reduce_range(middle, last, grain, identity, f, op); });
@@ -651,6 +766,11 @@ T reduce_range(Index first, Index last, std::uint64_t grain, const T& identity, 
 inline std::uint64_t automatic_grain(std::uint64_t count) noexcept {
   const auto workers = static_cast<std::uint64_t>(process_count()) * static_cast<std::uint64_t>(worker_count());
   return std::max<std::uint64_t>(1, count / (8 * workers));
+}
+
+template <std::integral Grain>
+constexpr std::uint64_t checked_grain(Grain grain) noexcept {
+  return grain > 0 ? static_cast<std::uint64_t>(grain) : 1;
 }
 
 // Runs functions kFirst .. kLast-1 of a tuple of references, in halves: neighbours, as their data are, stay together.
@@ -674,22 +794,33 @@ void parallel_invoke(F&& f, Rest&&... rest) {
   detail::invoke_range<0, 1 + sizeof...(Rest)>(functions);
 }
 
-// f(i) for each i of [first, last); at most `grain` consecutive ones in one thread (grain 0 counts as 1).
-template <std::integral Index, class F>
-void parallel_for(Index first, Index last, Index grain, F&& f) {
-  if (first < last) detail::for_range(first, last, static_cast<std::uint64_t>(std::max<Index>(grain, 1)), f);
+// f(i) for each i of [first, last), both in their common type; at most `grain` consecutive ones in one thread (grain 0
+// counts as 1).
+template <std::integral First, std::integral Last, std::integral Grain, class F>
+void parallel_for(First first, Last last, Grain grain, F&& f) {
+  using Index = std::common_type_t<First, Last>;
+  const auto begin = static_cast<Index>(first), end = static_cast<Index>(last);
+  if (begin < end) detail::for_range(begin, end, detail::checked_grain(grain), f);
 }
-template <std::integral Index, class F>
-void parallel_for(Index first, Index last, F&& f) {
-  if (first < last)
-    detail::for_range(first, last, detail::automatic_grain(static_cast<std::uint64_t>(last - first)), f);
+template <std::integral First, std::integral Last, class F>
+void parallel_for(First first, Last last, F&& f) {
+  using Index = std::common_type_t<First, Last>;
+  const auto begin = static_cast<Index>(first), end = static_cast<Index>(last);
+  if (begin < end) detail::for_range(begin, end, detail::automatic_grain(detail::length_of(begin, end)), f);
 }
 
 // op over f(i) in index order, starting from identity: op must associate, need not commute.
-template <std::integral Index, class T, class F, class Op>
-T parallel_reduce(Index first, Index last, Index grain, T identity, F&& f, Op&& op) {
-  if (!(first < last)) return identity;
-  return detail::reduce_range(first, last, static_cast<std::uint64_t>(std::max<Index>(grain, 1)), identity, f, op);
+template <std::integral First, std::integral Last, std::integral Grain, class T, class F, class Op>
+T parallel_reduce(First first, Last last, Grain grain, T identity, F&& f, Op&& op) {
+  using Index = std::common_type_t<First, Last>;
+  const auto begin = static_cast<Index>(first), end = static_cast<Index>(last);
+  if (!(begin < end)) return identity;
+  return detail::reduce_range(begin, end, detail::checked_grain(grain), identity, f, op);
 }
 
 }  // namespace ayatori
+
+template <>
+struct std::hash<ayatori::thread::id> {
+  std::size_t operator()(ayatori::thread::id id) const noexcept { return std::hash<std::uint64_t>()(id.number()); }
+};

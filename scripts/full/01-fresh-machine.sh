@@ -27,6 +27,7 @@ for round in first second; do
     echo "---- $round run of $program"
     in_clone "$program" >"$work/log" 2>&1 || {
       tail -n 40 "$work/log"
+      in_clone 'cat build/release/Testing/Temporary/LastTestsFailed.log; tail -n 200 build/release/check.log' 2>/dev/null
       failed "the $round run of $program failed in $where"
     }
     tail -n 3 "$work/log"

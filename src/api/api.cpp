@@ -92,11 +92,23 @@ void publish() {
   net::bootstrap::publish_stats(row);
 }
 
+// exit() inside the run. On a native stack: nothing of this may suspend the thread that exits.
+void publish_at_exit() noexcept {
+  tasks::call_native(
+      [](void*) {
+        api::check_mode::end_at_exit();
+        if (net::bootstrap::stats_wanted()) publish();
+      },
+      nullptr);
+}
+
 }  // namespace
 
 int run_job(int argc, char** argv, void (*construct)(void*, void*), int (*call)(void*, RootArgs),
             void (*destroy)(void*), void* from, std::size_t align, std::size_t bytes) {
   api::ensure_started();
+  static constinit std::atomic<bool> called{false};
+  if (called.exchange(true)) net::bootstrap::end_job(125, "ayatori::run was called a second time: a job has one run");
   tasks::Root root{};
   root.construct = construct;
   root.call = reinterpret_cast<void*>(call);
@@ -110,6 +122,7 @@ int run_job(int argc, char** argv, void (*construct)(void*, void*), int (*call)(
   root.argc = argc;
   root.argv = argv;
   api::check_mode::begin();
+  net::bootstrap::set_exit_hook(publish_at_exit);
   const int status = tasks::run(root);
   api::check_mode::end();
   if (net::bootstrap::stats_wanted()) publish();
@@ -227,13 +240,26 @@ void atomic_construct(void* address, std::size_t bytes, std::uint64_t value) noe
 
 void atomic_destroy(void* address, std::size_t bytes) noexcept { tasks::atomic_destroy(address, bytes); }
 
-SyncHandle mutex_create() { return tasks::sync::mutex_create(); }
-void mutex_destroy(SyncHandle h) noexcept { tasks::sync::mutex_destroy(h); }
+namespace {
+
+SyncHandle construct_object(const void* object, tasks::sync::Kind kind, std::ptrdiff_t expected) {
+  api::ensure_started();  // an initialiser may be earlier than the library's own
+  return tasks::sync::construct(object, kind, expected);
+}
+
+}  // namespace
+
+SyncHandle mutex_create(void* object) { return construct_object(object, tasks::sync::Kind::kMutex, 0); }
+void mutex_destroy(const void* object, SyncHandle h) noexcept {
+  tasks::sync::destruct(object, h, tasks::sync::Kind::kMutex);
+}
 void mutex_lock(SyncHandle h) { tasks::sync::mutex_lock(h); }
 bool mutex_try_lock(SyncHandle h) noexcept { return tasks::sync::mutex_try_lock(h); }
 void mutex_unlock(SyncHandle h) noexcept { tasks::sync::mutex_unlock(h); }
-SyncHandle condition_create() { return tasks::sync::condition_create(); }
-void condition_destroy(SyncHandle h) noexcept { tasks::sync::condition_destroy(h); }
+SyncHandle condition_create(void* object) { return construct_object(object, tasks::sync::Kind::kCondition, 0); }
+void condition_destroy(const void* object, SyncHandle h) noexcept {
+  tasks::sync::destruct(object, h, tasks::sync::Kind::kCondition);
+}
 void condition_wait(SyncHandle c, SyncHandle m) {
   tasks::sync::condition_wait(c, m, std::numeric_limits<std::int64_t>::max());
 }
@@ -241,8 +267,12 @@ bool condition_wait_until(SyncHandle c, SyncHandle m, std::int64_t steady_ns) {
   return tasks::sync::condition_wait(c, m, std::min(steady_ns, std::numeric_limits<std::int64_t>::max() - 1));
 }
 void condition_notify(SyncHandle h, bool all) noexcept { tasks::sync::condition_notify(h, all); }
-SyncHandle barrier_create(std::ptrdiff_t expected) { return tasks::sync::barrier_create(expected); }
-void barrier_destroy(SyncHandle h) noexcept { tasks::sync::barrier_destroy(h); }
+SyncHandle barrier_create(void* object, std::ptrdiff_t expected) {
+  return construct_object(object, tasks::sync::Kind::kBarrier, expected);
+}
+void barrier_destroy(const void* object, SyncHandle h) noexcept {
+  tasks::sync::destruct(object, h, tasks::sync::Kind::kBarrier);
+}
 bool barrier_arrive(SyncHandle h, std::ptrdiff_t count, bool wait, bool drop) {
   return tasks::sync::barrier_arrive(h, count, wait, drop);
 }

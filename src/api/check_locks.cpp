@@ -48,6 +48,7 @@ constexpr const char* kFunctions[] = {
     "pthread_spin_lock",
     "pthread_spin_trylock",
     "pthread_barrier_wait",
+    "pthread_once",
     "sem_wait",
     "sem_trywait",
     "sem_timedwait",
@@ -235,6 +236,7 @@ void report_locks(base::Symbols& symbols) {
     const char* instead = "ayatori::mutex";
     if (function.find("cond") != function.npos) instead = "ayatori::condition_variable";
     if (function.find("barrier") != function.npos) instead = "ayatori::barrier";
+    if (function.find("once") != function.npos) instead = "ayatori_once";
     if (function.starts_with("sem_")) instead = "ayatori_sem_t";
     say(base::formatted(
         "{} on an object in the space, called by {} ({} call{}, {}): it excludes no other process and "

@@ -23,6 +23,7 @@ constexpr std::int64_t kWaitNs = 2 * base::kNsPerSecond;
 struct Shared {
   std::atomic<std::uint64_t> published{0};  // set of processes
   std::atomic<std::uint32_t> bell{0};
+  std::atomic<std::uint32_t> reported{0};
 };
 
 struct State {
@@ -31,6 +32,29 @@ struct State {
   int processes = 1;
 };
 constinit State state;
+
+std::uint64_t all_processes() {
+  return state.processes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << state.processes) - 1;
+}
+
+void publish(int self) {
+  Shared& s = *state.shared;
+  publish_globals(self);
+  s.published.fetch_or(std::uint64_t{1} << self, std::memory_order_acq_rel);  // after the tables
+  s.bell.fetch_add(1, std::memory_order_release);
+  base::futex_wake(s.bell, base::kAllWaiters);
+}
+
+// Once a job: of several members that exit, the first one prints.
+void report() {
+  Shared& s = *state.shared;
+  if (s.reported.exchange(1, std::memory_order_relaxed) != 0) return;
+  const std::uint64_t published = s.published.load(std::memory_order_acquire);  // pairs with the fetch_or
+  const std::uint64_t missing = all_processes() & ~published;
+  if (missing != 0) say(list_of(missing) + " did not report: not compared");
+  report_globals(published);
+  report_locks(*state.symbols);
+}
 
 }  // namespace
 
@@ -76,12 +100,9 @@ void end() {
   if (!state.shared) return;
   const int self = net::bootstrap::job().process_id;
   Shared& s = *state.shared;
-  publish_globals(self);
-  s.published.fetch_or(std::uint64_t{1} << self, std::memory_order_acq_rel);  // after the tables
-  s.bell.fetch_add(1, std::memory_order_release);
-  base::futex_wake(s.bell, base::kAllWaiters);
+  publish(self);
   if (self != 0) return;
-  const std::uint64_t all = state.processes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << state.processes) - 1;
+  const std::uint64_t all = all_processes();
   const std::int64_t deadline = base::real_now_ns() + kWaitNs;
   for (;;) {
     const std::uint32_t bell = s.bell.load(std::memory_order_acquire);
@@ -90,10 +111,13 @@ void end() {
     if (left_ns <= 0 || net::bootstrap::job_ending()) break;
     base::futex_wait(s.bell, bell, left_ns < 100 * base::kNsPerMs ? left_ns : 100 * base::kNsPerMs);
   }
-  const std::uint64_t published = s.published.load(std::memory_order_acquire);
-  if (published != all) say(list_of(all & ~published) + " did not report: not compared");
-  report_globals(published);
-  report_locks(*state.symbols);
+  report();
+}
+
+void end_at_exit() {
+  if (!state.shared) return;
+  publish(net::bootstrap::job().process_id);
+  report();  // the others are in the run; they end with the job
 }
 
 }  // namespace ayatori::api::check_mode

@@ -13,5 +13,6 @@ namespace ayatori::api::check_mode {
 void reserve(int processes);  // before the fork; reads the knob
 void begin();                 // every member, before the run
 void end();                   // every member, after the run: process 0 prints
+void end_at_exit();           // a member that calls exit() inside the run: prints what it knows by itself
 
 }  // namespace ayatori::api::check_mode

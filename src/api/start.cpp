@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "api/check_mode.hpp"
 #include "base/identity.hpp"
@@ -76,6 +77,8 @@ void forget_pages(gas::PageIndex first, std::size_t pages) {
 
 // Before the program's own initialisers (priority 101), but after the C library's.
 __attribute__((constructor(101))) void start() {
+  static constinit bool begun = false;
+  if (std::exchange(begun, true)) return;
   if (&ayatori_no_start != nullptr) return;  // unit tests set up what they need themselves
   const base::Status loaded = base::load_knobs();
   if (!loaded.ok()) {
@@ -120,6 +123,6 @@ __attribute__((constructor(101))) void start() {
 }  // namespace
 
 const std::string& engine_reason() { return started().engine_reason; }
-void ensure_started() noexcept {}
+void ensure_started() noexcept { start(); }
 
 }  // namespace ayatori::api

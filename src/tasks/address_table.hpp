@@ -4,9 +4,10 @@
 // each process's own (members come from one image, so addresses are the same in all). Their bytes are never written:
 // they would reach the other processes at acquires only.
 //
-// Who calls it: the C interface, on any thread and stack: nothing here locks.
+// Who calls it: the C interface and sync.cpp for objects of C++, on any thread and stack: nothing here locks.
 // O1. An entry, once its address is written, keeps it for the life of the job; only its handle changes.
-// O2. No process keeps a handle that it found here: the object may be destroyed and made anew by another one.
+// O2. No process keeps a handle that it found here: the object may be destroyed and made anew by another one. Objects of
+//     C++ do: they have users (Y6 of sync.hpp).
 #pragma once
 
 #include "tasks/sync.hpp"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/sync.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <new>
 #include <system_error>
@@ -38,6 +40,7 @@ struct alignas(64) Object {
   std::uint64_t leaving_processes;   // barrier; of the last one to arrive
   ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release; guarded
   bool completing;                   // barrier: all have arrived, barrier_release is still to come; guarded
+  std::uint32_t users;               // Y6; 0: not in static data. Guarded by the pool's statics.
   std::atomic<std::uint64_t> phase;  // barrier: releases so far; changed under guard
   Extra extra;
 };
@@ -46,6 +49,7 @@ constexpr std::uint32_t kObjects = 1u << 24;
 
 struct Pool {
   base::SharedLock lock;
+  base::SharedLock statics;               // before lock
   std::uint32_t used = 0;                 // Guarded by lock.
   std::uint32_t free_head = 0;            // Guarded by lock.
   std::uint32_t os_waiters_used = 0;      // Guarded by lock.
@@ -56,6 +60,7 @@ struct State {
   Pool* pool = nullptr;
   Object* objects = nullptr;
   Descriptor* os_waiters = nullptr;
+  std::atomic<pid_t> member = 0;  // set with the first object in static data; a number, nothing is ordered by it
 };
 constinit State state;
 
@@ -106,6 +111,7 @@ Handle create(Kind kind) {
   o.expected = o.arrived = 0;
   o.arrived_processes = 0;
   o.completing = false;
+  o.users = 0;
   o.phase.store(0, std::memory_order_relaxed);
   o.extra.type = o.extra.depth = 0;
   o.extra.owner.store(0, std::memory_order_relaxed);
@@ -116,6 +122,38 @@ void destroy(Handle h, Kind kind) {
   if (h == 0) return;
   (void)object(h, kind);
   call_native(&destroy_native, reinterpret_cast<void*>(h));  // NOLINT
+}
+
+// ------------------------------------------------------------------------------------------------ static data (Y6)
+
+struct Sharing {
+  const void* where;
+  Kind kind;
+  Handle handle;  // of share: made, then agreed on; of unshare: 0 unless this was the last user
+};
+thread_local Sharing sharing_slot;  // as object_slot below
+[[gnu::noinline]] Sharing& sharing() { return sharing_slot; }
+
+void share_native(void* argument) {
+  auto& s = *static_cast<Sharing*>(argument);
+  Pool& pool = *state.pool;
+  pool.statics.lock();
+  const Handle there = address_table::find(s.where);
+  const bool lives = alive(there, s.kind) && state.objects[there].users != 0;
+  s.handle = lives ? there : address_table::replace(s.where, there, s.handle);
+  if (s.handle != 0) ++state.objects[s.handle].users;
+  pool.statics.unlock();
+}
+
+void unshare_native(void* argument) {
+  auto& s = *static_cast<Sharing*>(argument);
+  Pool& pool = *state.pool;
+  pool.statics.lock();
+  if (--state.objects[s.handle].users != 0)
+    s.handle = 0;
+  else
+    address_table::erase(s.where);
+  pool.statics.unlock();
 }
 
 // ------------------------------------------------------------------------------------------------ waiters
@@ -616,6 +654,7 @@ Handle barrier_create(std::ptrdiff_t expected) {
   AYT_CHECK(expected > 0, "an ayatori::barrier of {} threads", expected);
   const Handle h = create(Kind::kBarrier);
   state.objects[h].expected = expected;
+  state.objects[h].extra.type = static_cast<std::uint32_t>(expected);
   return h;
 }
 void barrier_destroy(Handle h) noexcept { destroy(h, Kind::kBarrier); }
@@ -707,6 +746,32 @@ bool semaphore_post(Handle h) noexcept { return call_object(&post_native, object
 std::uint32_t semaphore_value(Handle h) noexcept {
   return static_cast<std::uint32_t>(
       std::atomic_ref<std::ptrdiff_t>(object(h, Kind::kSemaphore).expected).load(std::memory_order_relaxed));
+}
+
+Handle construct(const void* where, Kind kind, std::ptrdiff_t expected) {
+  const Handle made = kind == Kind::kBarrier ? barrier_create(expected) : create(kind);
+  if (gas::contains(where) || !address_table::is_static(where)) return made;
+  if (state.member.load(std::memory_order_relaxed) == 0) state.member.store(getpid(), std::memory_order_relaxed);
+  sharing() = {where, kind, made};
+  call_native(&share_native, &sharing());
+  const Handle agreed = sharing().handle;  // call_native does not switch threads
+  if (agreed == made) return made;
+  const bool alike = agreed != 0 && state.objects[agreed].extra.type == state.objects[made].extra.type;
+  destroy(made, kind);
+  if (agreed == 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "ayatori");
+  AYT_CHECK(alike, "an ayatori::barrier in static data was made for {} threads, by another process for {}", expected,
+            state.objects[agreed].extra.type);
+  return agreed;
+}
+
+void destruct(const void* where, Handle h, Kind kind) noexcept {
+  if (h == 0) return;
+  if (object(h, kind).users == 0) return destroy(h, kind);
+  if (getpid() != state.member.load(std::memory_order_relaxed))
+    return;  // a child that the program forked: the object is its parent's
+  sharing() = {where, kind, h};
+  call_native(&unshare_native, &sharing());
+  if (sharing().handle != 0) destroy(h, kind);
 }
 
 bool alive(Handle h, Kind kind) noexcept { return h != 0 && h < kObjects && state.objects[h].kind == kind; }

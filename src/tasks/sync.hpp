@@ -9,6 +9,8 @@
 // Y3. A lock without waiters changes hands inside a process by one compare-and-swap.
 // Y4. Unlock with waiters hands the lock over, first come first served.
 // Y5. Every wait that a timer may end has a number of its own: a timer that outlived its wait finds another number.
+// Y6. An object of C++ in static data, which each process constructs, is one object: its users are the processes that
+//     have constructed and not destroyed it; the first one makes it, the last one ends it.
 #pragma once
 
 #include <atomic>
@@ -48,6 +50,10 @@ void barrier_wait_phase(Handle, std::uint64_t phase);
 // Returns true in one thread of each round. Not to be mixed with barrier_arrive on one barrier.
 bool barrier_wait(Handle);
 
+// As create and destroy of this kind, for an object of C++ at `where` (Y6). `expected`: of a barrier.
+Handle construct(const void* where, Kind kind, std::ptrdiff_t expected);
+void destruct(const void* where, Handle, Kind kind) noexcept;
+
 inline constexpr std::uint32_t kSemaphoreMax = 0x7fffffff;
 Handle semaphore_create(std::uint32_t value);
 void semaphore_destroy(Handle) noexcept;
@@ -63,7 +69,7 @@ bool busy(
     Handle) noexcept;  // a mutex is locked, somebody waits for the object; a hint unless the caller excludes others
 // What the C interface keeps beside an object, as it must be the same on every process.
 struct Extra {
-  std::uint32_t type;                // of a mutex, clock of a condition variable. Constant.
+  std::uint32_t type;                // of a mutex, clock of a condition variable, threads of a barrier. Constant.
   std::uint32_t depth;               // of a recursive mutex. Its holder only.
   std::atomic<std::uint64_t> owner;  // number of a mutex's holder; its holder writes it, others compare with their own
 };

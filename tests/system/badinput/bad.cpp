@@ -217,6 +217,13 @@ int bad(std::span<char*> args) {
     (void)t;
   }
   if (what == "exit") elsewhere([] { std::exit(3); });
+  if (what == "exit-counted" || what == "exit-0-counted") {
+    elsewhere([status = what == "exit-counted" ? 3 : 0] {
+      const ayatori::pinned here;
+      for (int i = 0; i < 5; ++i) ayatori::thread([] {}).join();
+      std::exit(status);
+    });
+  }
   if (what == "_exit") elsewhere([] { _exit(4); });
   if (what == "exit-first") std::exit(5);
   if (what == "detached-sleep") {

@@ -20,6 +20,7 @@ named "global '(anonymous namespace)::hidden_vector'"
 named "function-local static '(anonymous namespace)::static_counter()::calls' (4 bytes): changed differently by"
 named "pthread_mutex_lock on an object in the space, called by (anonymous namespace)::lock_std"
 named "pthread_cond_[a-z]* on an object in the space, called by (anonymous namespace)::wait_std"
+named "pthread_once on an object in the space, called by (anonymous namespace)::call_std.*use ayatori_once"
 for right in changed_alike set_by_main constant shared_counter hidden_number static_table outside cout stdout 'ayatori::' \
   'guard variable'; do
   [ "$right" = ayatori:: ] || silent "'[^']*$right[^']*'"
@@ -32,6 +33,13 @@ silent "called by .*main"
 "$bin/ayatori" run -n 3 -w 1 "$program" >"$work/out" 2>"$work/err"
 [ $? = 3 ] || fail "the exit status without --check"
 [ ! -s "$work/err" ] || fail "a line without --check"
+for status in 0 7; do # exit() inside the run: what the process that calls it knows
+  "$bin/ayatori" run --check -n 3 -w 1 "$program" --exit $status >"$work/out" 2>"$work/err"
+  [ $? = $status ] || fail "the exit status of --exit $status"
+  named "processes 0, 1 did not report: not compared"
+  named "pthread_mutex_lock on an object in the space, called by (anonymous namespace)::lock_std"
+  [ "$(grep -c "did not report" "$work/err")" = 1 ] || fail "told twice"
+done
 AYATORI_CHECK=1 "$program" >"$work/out" 2>"$work/err"
 [ $? = 3 ] || fail "the exit status of one process"
 grep -q "^ayatori: check: one process: globals cannot differ" "$work/err" || fail "one process is not told apart"

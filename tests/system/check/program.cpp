@@ -38,6 +38,11 @@ namespace {
   c.wait_for(lock, std::chrono::milliseconds(1));
 }
 
+[[gnu::noinline]] void call_std(std::once_flag& once) {
+  std::call_once(once, [] {});
+  asm volatile("" ::: "memory");
+}
+
 std::mutex outside;  // a plain global: not in the space, no line
 
 void work(int p) {
@@ -57,8 +62,9 @@ void work(int p) {
 
 int main(int argc, char** argv) {
   const bool clean = argc > 1 && std::strcmp(argv[1], "--clean") == 0;
+  const int exits = argc > 2 && std::strcmp(argv[1], "--exit") == 0 ? std::atoi(argv[2]) : -1;
   set_by_main = ayatori::process_id() + constant + hidden_number;
-  return ayatori::run(argc, argv, [clean](std::span<char*>) {
+  return ayatori::run(argc, argv, [clean, exits](std::span<char*>) {
     std::puts("hello");
     for (int p = 0; p < ayatori::process_count(); ++p) {
       ayatori::thread t(ayatori::on(p), [p, clean] {
@@ -72,7 +78,10 @@ int main(int argc, char** argv) {
       std::condition_variable c;
       lock_std(m);
       wait_std(m, c);
+      std::once_flag once;
+      call_std(once);
     }
+    if (exits >= 0) ayatori::thread(ayatori::on(ayatori::process_count() - 1), [exits] { std::exit(exits); }).join();
     ayatori::mutex right;
     const std::lock_guard<ayatori::mutex> lock(right);
     return 3;

@@ -24,9 +24,16 @@ mv "$work/staged" "$work/moved" # neither package file may hold the folder it wa
 prefix=$work/moved
 cp -r "$here/outside" "$work/outside"
 
-run cmake -S "$work/outside" -B "$work/outside/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" \
+run cmake -G Ninja -S "$work/outside" -B "$work/outside/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_C_COMPILER="$cc" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 run cmake --build "$work/outside/build" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
+
+if cmake -G Ninja -S "$work/outside" -B "$work/outside/both" -DBOTH=ON -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_C_COMPILER="$cc" >"$work/both.log" 2>&1; then
+  echo "both libraries in one program are not refused" >&2
+  exit 1
+fi
+grep -q AYATORI_OPERATOR_NEW "$work/both.log" || { cat "$work/both.log"; exit 1; }
 
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name ayatori.pc)")
 export PKG_CONFIG_PATH
@@ -34,6 +41,10 @@ export PKG_CONFIG_PATH
 {
   run "$cxx" -std=c++20 -O1 "$work/outside/sum.cpp" -o "$work/sum_pc" $(pkg-config --cflags --libs ayatori)
   run "$cc" -O1 "$work/outside/sum_c.c" -o "$work/sum_c" $(pkg-config --cflags --libs ayatori)
+  run "$cxx" -std=c++20 -O1 "$work/outside/where.cpp" -o "$work/where" $(pkg-config --cflags --libs ayatori)
+  # docs/guide/porting.md
+  run "$cxx" -std=c++20 -O1 "$work/outside/where.cpp" -o "$work/where_local" $(pkg-config --cflags ayatori) \
+    -L"$(pkg-config --variable=libdir ayatori)" -layatori_local_new -pthread -ldl -Wl,-z,now
 }
 
 launcher=$prefix/bin/ayatori
@@ -42,4 +53,7 @@ for program in "$work/outside/build/sum" "$work/sum_pc" "$work/sum_c"; do
   expect "$("$program")" 'sum 499500'
   expect "$("$launcher" run -n 2 -w 1 "$program")" 'sum 499500'
 done
+expect "$("$work/where")" 'new: space'
+expect "$("$work/where_local")" 'new: C library'
+expect "$("$work/outside/build/where_local")" 'new: C library'
 echo "installed package works"

@@ -194,6 +194,47 @@ CASE(globals_of_the_job_and_of_the_process) {
   CHECK(ayatori::in_space(&*shared_vector) && !ayatori::in_space(&plain_global) && plain_global == 5);
 }
 
+CASE(deadlines_that_never_come) {
+  struct Shared {
+    ayatori::mutex mutex;
+    ayatori::condition_variable condition;
+    bool over = false;
+    ayatori::atomic<int> woke{0}, waiting{0};
+  };
+  // Outlives the case: sleepers that never wake go on sleeping.
+  auto* s = new Shared;
+  ayatori::thread([s] { ayatori::this_thread::sleep_for(std::chrono::nanoseconds::max()), ++s->woke; }).detach();
+  ayatori::thread([s] { ayatori::this_thread::sleep_for(std::chrono::hours::max()), ++s->woke; }).detach();
+  ayatori::thread([s] {
+    ayatori::this_thread::sleep_until(std::chrono::steady_clock::time_point::max()), ++s->woke;
+  }).detach();
+  const auto waiter = [s](auto wait) {
+    return ayatori::thread([s, wait] {
+      std::unique_lock lock(s->mutex);
+      ++s->waiting;
+      if (!wait(lock, [s] { return s->over; })) ++s->woke;
+    });
+  };
+  ayatori::thread waiters[] = {
+      waiter([s](auto& lock, auto over) { return s->condition.wait_for(lock, std::chrono::nanoseconds::max(), over); }),
+      waiter([s](auto& lock, auto over) { return s->condition.wait_for(lock, std::chrono::hours::max(), over); }),
+      waiter([s](auto& lock, auto over) {
+        return s->condition.wait_until(lock, std::chrono::steady_clock::time_point::max(), over);
+      }),
+      waiter([s](auto& lock, auto over) {
+        return s->condition.wait_until(lock, std::chrono::system_clock::time_point::max(), over);
+      })};
+  while (s->waiting.load() < 4) ayatori::this_thread::yield();
+  ayatori::this_thread::sleep_for(std::chrono::milliseconds(20));
+  {
+    const std::lock_guard lock(s->mutex);
+    s->over = true;
+  }
+  s->condition.notify_all();
+  for (auto& t : waiters) t.join();
+  CHECK(s->woke.load() == 0);
+}
+
 CASE(sleeping_and_timed_waits) {
   ayatori::mutex mutex;
   ayatori::condition_variable condition;
