@@ -37,7 +37,7 @@ count_tests() {
 }
 
 # Quick tier of the tests of a build: run_tests BUILD_FOLDER LOG [CTEST_OPTIONS...]
-quick_labels='^(unit|litmus|sim|system|soak-quick)$'
+quick_labels='^(unit|litmus|sim|system|soak-quick|programs)$'
 run_tests() {
   tests_folder=$1 tests_log=$2
   shift 2
