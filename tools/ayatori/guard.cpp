@@ -16,11 +16,11 @@ constexpr int kPatienceMs = 1'000;  // for a standard error whose reader does no
 
 // In the guard: only system calls.
 [[noreturn]] void watch(int pipe_fd, std::string_view line) {
-  prctl(PR_SET_NAME, "ayatori-guard");
   setpgid(0, 0);  // G3
   dup2(pipe_fd, STDIN_FILENO);
   close(STDOUT_FILENO);
   close_range(STDERR_FILENO + 1, ~0u, 0);  // G2
+  prctl(PR_SET_NAME, "ayatori-guard");     // last: who has this name is on guard
   char byte;
   while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR) {
   }

@@ -131,14 +131,17 @@ TEST(LauncherSignals, QuitIsARequestToMembersInTheRun) {
   EXPECT_TRUE(all_gone(pids));
 }
 
-// The guard's pid; 0: there is none.
+// The guard's pid; 0: there is none within 5 s. Members may run before it does.
 pid_t guard_of(pid_t launcher) {
   const std::string task = "/proc/" + std::to_string(launcher) + "/task/" + std::to_string(launcher);
-  std::ifstream children(task + "/children");
-  for (pid_t pid = 0; children >> pid;) {
-    std::ifstream in("/proc/" + std::to_string(pid) + "/comm");
-    std::string name;
-    if (std::getline(in, name) && name == "ayatori-guard") return pid;
+  for (int i = 0; i < 1'000; ++i) {
+    std::ifstream children(task + "/children");
+    for (pid_t pid = 0; children >> pid;) {
+      std::ifstream in("/proc/" + std::to_string(pid) + "/comm");
+      std::string name;
+      if (std::getline(in, name) && name == "ayatori-guard") return pid;
+    }
+    usleep(5'000);
   }
   return 0;
 }
