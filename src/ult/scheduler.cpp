@@ -123,7 +123,7 @@ bool find_free(Worker& w) noexcept {
 }
 
 // Asks the other workers of the job for their free threads (T4). False: none of them seems to have any, a hint.
-[[gnu::no_sanitize("thread")]] bool ask_for_free(const Worker& w) noexcept {
+__attribute__((no_sanitize("thread"))) bool ask_for_free(const Worker& w) noexcept {
   bool any = false;
   for (int p = 0; p < the_config.processes; ++p) {
     ProcessQueues& q = *the_config.queues[p];

@@ -62,6 +62,19 @@ void scatter(const Vector& v, std::size_t bytes) {
   }
 }
 
+// The call with one buffer for the vector a[1], a[2]: v.gathered.
+long gathered_call(long number, const long* a, const Vector& v, bool write) {
+  if (!write) gather(v);
+  iovec whole{v.gathered, v.bytes};
+  long call[6];
+  std::copy_n(a, 6, call);
+  call[1] = as_long(&whole);
+  call[2] = 1;
+  const long r = raw(number, call);
+  if (r > 0 && write) scatter(v, static_cast<std::size_t>(r));
+  return r;
+}
+
 void prefault_vector(const Vector& v, std::size_t from, bool write) {
   std::size_t left = kPieceBytes;
   for (std::size_t i = from; i < v.count && left > 0; ++i) {
@@ -84,15 +97,7 @@ long vector_call(long number, long* a, bool write, bool positioned) {
   if (!v.in_space) return raw(number, a);
   if (v.bytes <= bounce.room() && vector_readable(v) && (v.bytes <= kCopyBytes || !is_file(a[0]))) {
     v.gathered = bounce.take(v.bytes);
-    if (v.gathered) {
-      if (!write) gather(v);
-      iovec whole{v.gathered, v.bytes};
-      a[1] = as_long(&whole);
-      a[2] = 1;
-      const long r = raw(number, a);
-      if (r > 0 && write) scatter(v, static_cast<std::size_t>(r));
-      return r;
-    }
+    if (v.gathered) return gathered_call(number, a, v, write);
   }
   const bool file = is_file(a[0]);
   std::size_t at = 0, done = 0;
@@ -156,12 +161,14 @@ long one_message(long number, long* a, bool write, std::size_t* total) {
     }
   }
   *total = v.bytes;
-  a[1] = as_long(&m);
+  long call[6];
+  std::copy_n(a, 6, call);
+  call[1] = as_long(&m);
   Faults faults;
   long r;
   do {
     if (v.in_space && !v.gathered) prefault_vector(v, 0, write);
-    r = raw(number, a);
+    r = raw(number, call);
   } while (r == -EFAULT && v.in_space && !v.gathered && vector_readable(v) && !faults.too_many());
   if (r < 0 || !write) return r;
   if (v.gathered) scatter(v, std::min<std::size_t>(static_cast<std::size_t>(r), v.bytes));
@@ -256,13 +263,7 @@ long process_vm_call(long number, long* a, bool write) {
     prefault_vector(local, 0, write);
     return raw(number, a);
   }
-  if (!write) gather(local);
-  iovec whole{local.gathered, local.bytes};
-  a[1] = as_long(&whole);
-  a[2] = 1;
-  const long r = raw(number, a);
-  if (r > 0 && write) scatter(local, static_cast<std::size_t>(r));
-  return r;
+  return gathered_call(number, a, local, write);
 }
 
 // The pipe refers to the pages themselves: in place.

@@ -96,6 +96,11 @@ CASE(a_barrier_in_static_data_is_of_threads_of_all_processes) {
   for (ayatori::thread& t : threads) t.join();
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+// The forked child has not what other threads of its parent hold.
+extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }  // NOLINT
+#endif
+
 CASE(the_exit_of_a_forked_child_ends_no_object_in_static_data) {
   const ayatori::pinned here;
   std::fflush(nullptr);

@@ -434,8 +434,11 @@ TEST_P(Calls, StructuresThatOnlyProgramsAskFor) {
     MUST(statfs(path, f) == 0 && f->f_bsize > 0);
     MUST(fstatfs(pattern_file(1), reinterpret_cast<struct statfs*>(fresh(30) + 4000)) == 0);
     auto* p = reinterpret_cast<sched_param*>(fresh(40) + 4094);
-    MUST(sched_getparam(0, p) == 0 && p->sched_priority == 0);
-    auto* ids = reinterpret_cast<uid_t*>(fresh(50) + 4090);
+    int priority = -1;
+    MUST(sched_getparam(0, p) == 0);
+    std::memcpy(&priority, p, sizeof priority);
+    MUST(priority == 0);
+    auto* ids = reinterpret_cast<uid_t*>(fresh(50) + 4092);
     zap(gas::page_of(ids), 2);
     MUST(getresuid(ids, ids + 1, ids + 2) == 0 && ids[0] == getuid() && ids[1] == geteuid());
     zap(gas::page_of(ids), 2);
