@@ -32,7 +32,7 @@ constexpr int kPatienceMs = 1'000;  // for a standard error whose reader does no
 
 }  // namespace
 
-Guard::Guard() {
+void Guard::start() {
   Pipe pipe;
   if (!open_pipe(pipe)) return;
   const std::string line = base::formatted("ayatori: the launcher (pid {}) was killed; the job is ended\n", getpid());

@@ -19,9 +19,11 @@ namespace ayatori::tool {
 
 class Guard {
  public:
-  Guard();
+  Guard() = default;
   ~Guard();
   Guard(const Guard&) = delete;
+  // Once, when the launcher's signals are taken: from then on only SIGKILL ends it without a word.
+  void start();
   pid_t pid() const noexcept { return pid_; }  // -1: there is none
 
  private:

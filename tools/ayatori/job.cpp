@@ -55,6 +55,7 @@ int Job::run() {
     return fail(kExitStart, "cannot become a subreaper: {}", error_text(errno));
   take_signals();
   if (!signal_fd_) return fail(kExitStart, "cannot make a signal descriptor: {}", error_text(errno));
+  guard_.start();
   if (const int status = start_first_image(options_, program_, signals_, channel_, *labels_, first_)) return status;
   loop();
   if (status_is_final_) return status_;

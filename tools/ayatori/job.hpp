@@ -85,7 +85,7 @@ class Job {
   net::bootstrap::Phase phase_of(int process) const;
   std::string name_of(int process);
 
-  const Guard guard_;  // made before anything else of the job, ended after it
+  Guard guard_;  // started before the first member, ended after everything else
 
   // Constant after run() has started the job.
   const RunOptions& options_;
