@@ -16,8 +16,8 @@ heat 2048
 psort $text
 nbody 20000
 locals 1000"
-small_lines="fib 27
-nqueens 9
+small_lines="fib 31
+nqueens 12
 uts T1
 cilksort 300000
 matmul 256
