@@ -36,6 +36,27 @@ count_tests() {
   fi
 }
 
+# failures LOG: what the failed tests of a ctest run said: the telling lines of each, or its last ones.
+failures() {
+  awk '
+    function end_of_test() {
+      if (on && !told) for (i = (count > 15 ? count - 14 : 1); i <= count; i++) print "  " line[i]
+      on = told = count = left = 0
+    }
+    /^ *[0-9]+\/[0-9]+ Test +#/ {
+      end_of_test()
+      on = $0 ~ /\*\*\*(Failed|Timeout|Exception|Not Run)|Subprocess aborted/
+      if (on) print
+      next
+    }
+    /^ +Start +[0-9]+:/ { next }
+    /^[0-9]+% tests passed/ { end_of_test() }
+    on { line[++count] = $0 }
+    on && /: Failure$|FAILED|[Ee]rror|Sanitizer/ { left = 12; told = 1 }
+    on && left-- > 0 { print "  " $0 }
+  ' "$1" | head -n 120
+}
+
 # Quick tier of the tests of a build: run_tests BUILD_FOLDER LOG [CTEST_OPTIONS...]
 quick_labels='^(unit|litmus|sim|system|soak-quick|programs)$'
 run_tests() {
