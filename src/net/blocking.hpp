@@ -78,9 +78,31 @@ inline Completion write(Transport& transport, const RemoteAddress& destination, 
   });
 }
 inline Completion atomic(Transport& transport, const RemoteAddress& target, AtomicOp op, std::uint64_t operand,
-                         std::uint64_t expected = 0) {
+                         std::uint64_t expected = 0, std::uint8_t width_bytes = 8) {
   return detail::run_blocking(transport, [&](Callback done) {
-    return transport.try_atomic_async({target.process, target, op, operand, expected, done});
+    return transport.try_atomic_async({target.process, target, op, operand, expected, done, width_bytes});
+  });
+}
+inline Completion read_list(Transport& transport, ProcessId from, RegionId region, const Piece* pieces,
+                            std::size_t count) {
+  return detail::run_blocking(
+      transport, [&](Callback done) { return transport.try_read_list_async({from, region, pieces, count, done}); });
+}
+inline Completion write_list(Transport& transport, ProcessId to, RegionId region, const Piece* pieces,
+                             std::size_t count) {
+  return detail::run_blocking(
+      transport, [&](Callback done) { return transport.try_write_list_async({to, region, pieces, count, done}); });
+}
+inline Completion read_strided(Transport& transport, StridedParams params) {
+  return detail::run_blocking(transport, [&](Callback done) {
+    params.on_complete = done;
+    return transport.try_read_strided_async(params);
+  });
+}
+inline Completion write_strided(Transport& transport, StridedParams params) {
+  return detail::run_blocking(transport, [&](Callback done) {
+    params.on_complete = done;
+    return transport.try_write_strided_async(params);
   });
 }
 inline Completion message(Transport& transport, ProcessId to, HandlerId handler, const void* payload,
@@ -94,8 +116,11 @@ inline Completion rpc(Transport& transport, ProcessId to, HandlerId handler, con
     return transport.try_rpc_async({to, handler, payload, bytes, reply, reply_bytes_max, done});
   });
 }
-inline Completion flush(Transport& transport) {
-  return detail::run_blocking(transport, [&](Callback done) { return transport.try_flush_async(done); });
+inline Completion flush(Transport& transport, ProcessId peer = kAllProcesses) {
+  return detail::run_blocking(transport, [&](Callback done) { return transport.try_flush_async(peer, done); });
+}
+inline void fence(Transport& transport, ProcessId peer = kAllProcesses) {
+  until_taken(transport, [&] { return transport.try_fence(peer); });
 }
 inline Completion barrier(Transport& transport) {
   return detail::run_blocking(transport, [&](Callback done) { return transport.try_barrier_async(done); });
@@ -105,9 +130,19 @@ inline Completion broadcast(Transport& transport, ProcessId root, void* data, st
                               [&](Callback done) { return transport.try_broadcast_async({root, data, bytes, done}); });
 }
 inline Completion reduce(Transport& transport, const void* input, void* output, std::size_t count, Element element,
-                         ReduceOp op) {
+                         ReduceOp op, ProcessId root = kAllProcesses) {
+  return detail::run_blocking(transport, [&](Callback done) {
+    return transport.try_reduce_async({input, output, count, element, op, done, root});
+  });
+}
+inline Completion gather(Transport& transport, const void* input, void* output, std::size_t bytes,
+                         ProcessId root = kAllProcesses) {
   return detail::run_blocking(
-      transport, [&](Callback done) { return transport.try_reduce_async({input, output, count, element, op, done}); });
+      transport, [&](Callback done) { return transport.try_gather_async({root, input, output, bytes, done}); });
+}
+inline Completion alltoall(Transport& transport, const void* input, void* output, std::size_t bytes) {
+  return detail::run_blocking(
+      transport, [&](Callback done) { return transport.try_alltoall_async({input, output, bytes, done}); });
 }
 
 }  // namespace ayatori::net

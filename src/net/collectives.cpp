@@ -2,6 +2,7 @@
 #include "net/collectives.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.hpp"
@@ -9,8 +10,11 @@
 namespace ayatori::net {
 namespace {
 
-constexpr HandlerId kUp = kNetHandlers;
-constexpr HandlerId kDown = kNetHandlers + 1;
+constexpr HandlerId kUpHandler = kNetHandlers;
+constexpr HandlerId kDownHandler = kNetHandlers + 1;
+constexpr HandlerId kAcrossHandler = kNetHandlers + 2;
+constexpr std::uint64_t kElementBytes = 8;
+constexpr std::uint64_t kTagBytes = 4;  // a gathered part's process number
 
 template <class T>
 T apply(ReduceOp op, T a, T b) {
@@ -43,17 +47,32 @@ void apply_all(ReduceOp op, std::byte* into, const std::byte* from, std::size_t 
   }
 }
 
+void combine(Element element, ReduceOp op, std::byte* into, const std::byte* from, std::size_t bytes) {
+  switch (element) {
+    case Element::kU64: return apply_all<std::uint64_t>(op, into, from, bytes);
+    case Element::kI64: return apply_all<std::int64_t>(op, into, from, bytes);
+    case Element::kF64: return apply_all<double>(op, into, from, bytes);
+  }
+}
+
 }  // namespace
 
 Collectives::Collectives(Transport& transport)
     : transport_(transport), self_(transport.self()), processes_(transport.processes()) {
   transport.set_handler(
-      kUp, [](void* self, const Message& message) { static_cast<Collectives*>(self)->on_message(message, true); },
+      kUpHandler,
+      [](void* self, const Message& message) { static_cast<Collectives*>(self)->on_message(message, Way::kUp); }, this);
+  transport.set_handler(
+      kDownHandler,
+      [](void* self, const Message& message) { static_cast<Collectives*>(self)->on_message(message, Way::kDown); },
       this);
   transport.set_handler(
-      kDown, [](void* self, const Message& message) { static_cast<Collectives*>(self)->on_message(message, false); },
+      kAcrossHandler,
+      [](void* self, const Message& message) { static_cast<Collectives*>(self)->on_message(message, Way::kAcross); },
       this);
 }
+
+// --- calls ---
 
 bool Collectives::start_barrier(Callback on_complete) { return start(Shape{}, nullptr, nullptr, on_complete); }
 
@@ -70,43 +89,132 @@ bool Collectives::start_reduce(const ReduceParams& params) {
   AYT_CHECK(params.element != Element::kF64 || params.op == ReduceOp::kSum || params.op == ReduceOp::kMin ||
                 params.op == ReduceOp::kMax,
             "reduction: this operator needs integers");
+  AYT_CHECK(params.root >= kAllProcesses && params.root < processes_, "reduction to process {} of {}", params.root,
+            processes_);
   Shape shape;
-  shape.kind = Kind::kReduce;
+  shape.kind = params.root == kAllProcesses ? Kind::kAllreduce : Kind::kReduce;
+  shape.root = std::max(params.root, 0);
   shape.element = params.element;
   shape.op = params.op;
-  shape.bytes = params.count * 8;
+  shape.bytes = params.count * kElementBytes;
   return start(shape, params.input, params.output, params.on_complete);
 }
 
-bool Collectives::start(const Shape& shape, const void* input, void* output, Callback on_complete) {
-  if (shape.bytes + kCollectiveHeaderBytes > transport_.limits().payload_bytes_max) {
-    on_complete({Outcome::kTooLarge, 0, 0});
-    return true;
+bool Collectives::start_gather(const GatherParams& params) {
+  AYT_CHECK(params.root >= kAllProcesses && params.root < processes_, "gather to process {} of {}", params.root,
+            processes_);
+  Shape shape;
+  shape.kind = params.root == kAllProcesses ? Kind::kAllgather : Kind::kGather;
+  shape.root = std::max(params.root, 0);
+  shape.bytes = params.size_bytes;
+  return start(shape, params.input, params.output, params.on_complete);
+}
+
+bool Collectives::start_alltoall(const AlltoallParams& params) {
+  Shape shape;
+  shape.kind = Kind::kAlltoallShort;
+  shape.bytes = params.size_bytes;
+  if (processes_ <= 2 || params.size_bytes > part_bytes_of(shape)) shape.kind = Kind::kAlltoallLong;
+  return start(shape, params.input, params.output, params.on_complete);
+}
+
+// What of each process fits into one message of the operation.
+std::uint64_t Collectives::part_bytes_of(const Shape& shape) const {
+  const std::uint64_t room = transport_.limits().payload_bytes_max - sizeof(Header);
+  const auto processes = static_cast<std::uint64_t>(processes_);
+  std::uint64_t bytes = room;
+  switch (shape.kind) {
+    case Kind::kBarrier:
+    case Kind::kBroadcast:
+    case Kind::kAlltoallLong: break;
+    case Kind::kReduce:
+    case Kind::kAllreduce: bytes = room / kElementBytes * kElementBytes; break;
+    case Kind::kGather: bytes = room / processes - std::min(room / processes, kTagBytes); break;
+    case Kind::kAllgather:
+    case Kind::kAlltoallShort: bytes = room / std::max<std::uint64_t>(processes / 2, 1); break;
   }
+  AYT_CHECK(bytes != 0, "collectives of {} processes need messages larger than {} bytes", processes_,
+            transport_.limits().payload_bytes_max);
+  return bytes;
+}
+
+bool Collectives::start(const Shape& shape, const void* input, void* output, Callback on_complete) {
   std::vector<Done> done;
   {
     std::lock_guard lock(mutex_);
-    if (next_sequence_ >= give_up_from_) {
-      done.push_back({on_complete, {Outcome::kPeerFailed, 0, 0}});
-    } else {
-      const Operation& before = operations_[(next_sequence_ - kWindow) % kSlots];
-      if (before.used && before.sequence + kWindow == next_sequence_) return false;  // C2
-      Operation& operation = slot_for(next_sequence_, shape);
-      ++next_sequence_;
-      operation.called = true;
-      operation.input = input;
-      operation.output = output;
-      operation.on_complete = on_complete;
-      if (input != nullptr && (shape.kind == Kind::kReduce || self_ == shape.root)) {
-        operation.value.resize(shape.bytes);
-        if (shape.bytes != 0) std::memcpy(operation.value.data(), input, shape.bytes);
-      }
-      advance(operation, done);
-    }
+    if (calls_.size() == kCallsMax) return false;
+    Call& call = calls_.emplace_back();
+    call.number = next_call_++;
+    call.shape = shape;
+    call.input = static_cast<const std::byte*>(input);
+    call.output = static_cast<std::byte*>(output);
+    call.on_complete = on_complete;
+    call.part_bytes = part_bytes_of(shape);
+    begin_operations(done);
   }
   for (const Done& d : done) d.callback(d.completion);
   return true;
 }
+
+// As many as the window admits, in the order of the calls (C1, C2).
+void Collectives::begin_operations(std::vector<Done>& done) {
+  for (std::uint64_t number = next_call_ - calls_.size(); number != next_call_; ++number) {
+    for (;;) {
+      if (calls_.empty() || number < calls_.front().number) break;  // it ended
+      Call& call = calls_[number - calls_.front().number];
+      if (call.all_begun) break;
+      if (next_sequence_ >= give_up_from_) {  // C5
+        call.all_begun = true;
+        call.outcome = Outcome::kPeerFailed;
+        end_if_complete(call, done);
+        break;
+      }
+      const Operation& before = operations_[(next_sequence_ - kWindow) % kSlots];
+      if (before.used && before.sequence + kWindow == next_sequence_) return;
+      begin(call, done);
+    }
+  }
+}
+
+void Collectives::begin(Call& call, std::vector<Done>& done) {
+  Shape shape = call.shape;
+  shape.bytes = std::min(call.part_bytes, call.shape.bytes - call.begun_bytes);
+  Operation& operation = slot_for(next_sequence_++, shape);
+  operation.begun = true;
+  operation.call = call.number;
+  if (shape.bytes != 0) {
+    operation.input = call.input + call.begun_bytes;
+    operation.output = call.output + call.begun_bytes;
+  }
+  operation.stride = call.shape.bytes;
+  call.begun_bytes += shape.bytes;
+  call.all_begun = call.begun_bytes == call.shape.bytes;
+  ++call.under_way;
+  if (is_exchange(shape.kind)) {
+    begin_exchange(operation);
+    advance_exchange(operation, done);
+  } else {
+    begin_tree(operation);
+    advance_tree(operation, done);
+  }
+}
+
+void Collectives::complete(Operation& operation, Outcome outcome, std::vector<Done>& done) {
+  operation.used = false;
+  Call& call = calls_[operation.call - calls_.front().number];
+  --call.under_way;
+  if (outcome != Outcome::kOk) call.outcome = outcome;
+  end_if_complete(call, done);
+}
+
+void Collectives::end_if_complete(Call& call, std::vector<Done>& done) {
+  if (!call.all_begun || call.under_way != 0) return;
+  done.push_back({call.on_complete, {call.outcome, 0, 0}});
+  call.ended = true;
+  while (!calls_.empty() && calls_.front().ended) calls_.pop_front();
+}
+
+// --- messages ---
 
 Collectives::Operation& Collectives::slot_for(std::uint64_t sequence, const Shape& shape) {
   Operation& operation = operations_[sequence % kSlots];
@@ -125,7 +233,7 @@ Collectives::Operation& Collectives::slot_for(std::uint64_t sequence, const Shap
   return operation;
 }
 
-void Collectives::on_message(const Message& message, bool up) {
+void Collectives::on_message(const Message& message, Way way) {
   Header header;
   AYT_CHECK(message.size_bytes >= sizeof header, "collective message of {} bytes", message.size_bytes);
   std::memcpy(&header, message.payload, sizeof header);
@@ -136,56 +244,220 @@ void Collectives::on_message(const Message& message, bool up) {
     std::lock_guard lock(mutex_);
     if (header.sequence >= give_up_from_) return;  // C5
     Operation& operation = slot_for(header.sequence, header.shape);
-    if (up) {
-      operation.children.push_back({message.source, std::vector<std::byte>(data, data + bytes)});
-      advance(operation, done);
+    AYT_CHECK(is_exchange(operation.shape.kind) == (way == Way::kAcross), "collective {} goes the wrong way",
+              header.sequence);
+    if (way == Way::kDown) {
+      AYT_CHECK(operation.begun && operation.sent_up, "collective {} came down early", header.sequence);
+      if (carries_down(operation.shape.kind)) operation.value.assign(data, data + bytes);
+      turn_tree(operation, done);
     } else {
-      AYT_CHECK(operation.called && operation.sent_up, "collective {} came down early", header.sequence);
-      operation.value.assign(data, data + bytes);
-      finish(operation, done);
+      operation.arrivals.push_back({message.source, header.round, std::vector<std::byte>(data, data + bytes)});
+      way == Way::kUp ? advance_tree(operation, done) : advance_exchange(operation, done);
     }
+    begin_operations(done);
   }
   for (const Done& d : done) d.callback(d.completion);
 }
 
+// --- trees ---
+
+void Collectives::begin_tree(Operation& operation) {
+  const Shape& shape = operation.shape;
+  if (shape.kind == Kind::kBroadcast && self_ != shape.root) return;
+  if (shape.kind == Kind::kGather) {
+    const auto process = static_cast<std::uint32_t>(self_);
+    operation.value.resize(kTagBytes);
+    std::memcpy(operation.value.data(), &process, kTagBytes);
+  }
+  if (shape.bytes != 0) operation.value.insert(operation.value.end(), operation.input, operation.input + shape.bytes);
+}
+
 // Sends up, or turns the wave round at the root, when this process and its children are there.
-void Collectives::advance(Operation& operation, std::vector<Done>& done) {
+void Collectives::advance_tree(Operation& operation, std::vector<Done>& done) {
   const Shape& shape = operation.shape;
   const int rank = relative(self_, shape.root);
   const int children = std::clamp(processes_ - 1 - kArity * rank, 0, kArity);
-  if (!operation.called || static_cast<int>(operation.children.size()) < children) return;
-  if (shape.kind == Kind::kReduce) {  // C3
-    std::sort(operation.children.begin(), operation.children.end(), [&](const auto& a, const auto& b) {
-      return relative(a.source, shape.root) < relative(b.source, shape.root);
-    });
-    for (const Contribution& child : operation.children) combine(shape, operation.value.data(), child.data.data());
+  if (!operation.begun || static_cast<int>(operation.arrivals.size()) < children) return;
+  std::sort(operation.arrivals.begin(), operation.arrivals.end(), [&](const Arrival& a, const Arrival& b) {
+    return relative(a.source, shape.root) < relative(b.source, shape.root);
+  });
+  for (const Arrival& child : operation.arrivals) {
+    if (shape.kind == Kind::kGather) {
+      operation.value.insert(operation.value.end(), child.data.begin(), child.data.end());
+    } else if (carries_up(shape.kind)) {  // C3
+      AYT_CHECK(child.data.size() == shape.bytes, "collective {}: {} bytes came, {} expected", operation.sequence,
+                child.data.size(), shape.bytes);
+      combine(shape.element, shape.op, operation.value.data(), child.data.data(), shape.bytes);
+    }
   }
   operation.sent_up = true;
-  if (rank == 0) {
-    finish(operation, done);
-  } else {
-    const bool carries = shape.kind == Kind::kReduce;
-    send(absolute((rank - 1) / kArity, shape.root), kUp, {operation.sequence, shape},
-         carries ? operation.value.data() : nullptr, carries ? operation.value.size() : 0);
-  }
+  if (rank == 0)
+    turn_tree(operation, done);
+  else
+    send(absolute((rank - 1) / kArity, shape.root), Way::kUp, operation, 0, operation.value.data(),
+         carries_up(shape.kind) ? operation.value.size() : 0);
 }
 
-void Collectives::finish(Operation& operation, std::vector<Done>& done) {
+void Collectives::turn_tree(Operation& operation, std::vector<Done>& done) {
   const Shape& shape = operation.shape;
   const int rank = relative(self_, shape.root);
   for (int child = kArity * rank + 1; child <= kArity * rank + kArity && child < processes_; ++child)
-    send(absolute(child, shape.root), kDown, {operation.sequence, shape}, operation.value.data(),
-         operation.value.size());
-  AYT_CHECK(operation.value.size() == shape.bytes, "collective {}: {} bytes came, {} expected", operation.sequence,
-            operation.value.size(), shape.bytes);
-  if (shape.bytes != 0 && !(shape.kind == Kind::kBroadcast && rank == 0))
-    std::memcpy(operation.output, operation.value.data(), shape.bytes);
-  done.push_back({operation.on_complete, {}});
-  operation.used = false;
+    send(absolute(child, shape.root), Way::kDown, operation, 0, operation.value.data(),
+         carries_down(shape.kind) ? operation.value.size() : 0);
+  if (rank == 0 || carries_down(shape.kind)) fill_output(operation);
+  complete(operation, Outcome::kOk, done);
 }
 
-void Collectives::send(ProcessId to, HandlerId handler, const Header& header, const std::byte* data,
+void Collectives::fill_output(Operation& operation) const {
+  const Shape& shape = operation.shape;
+  const std::uint64_t entry_bytes = shape.kind == Kind::kGather ? kTagBytes + shape.bytes : shape.bytes;
+  const std::uint64_t entries = shape.kind == Kind::kGather ? static_cast<std::uint64_t>(processes_) : 1;
+  AYT_CHECK(operation.value.size() == entries * entry_bytes, "collective {}: {} bytes came, {} expected",
+            operation.sequence, operation.value.size(), entries * entry_bytes);
+  if (shape.bytes == 0 || (shape.kind == Kind::kBroadcast && self_ == shape.root)) return;
+  if (shape.kind != Kind::kGather) {
+    std::memcpy(operation.output, operation.value.data(), shape.bytes);
+    return;
+  }
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    const std::byte* const entry = operation.value.data() + i * entry_bytes;
+    std::uint32_t process = 0;
+    std::memcpy(&process, entry, kTagBytes);
+    AYT_CHECK(process < static_cast<std::uint32_t>(processes_), "gather from process {} of {}", process, processes_);
+    std::memcpy(operation.output + process * operation.stride, entry + kTagBytes, shape.bytes);
+  }
+}
+
+// --- exchanges ---
+
+std::uint32_t Collectives::rounds(Kind kind) const noexcept {
+  const auto processes = static_cast<std::uint32_t>(processes_);
+  return kind == Kind::kAlltoallLong ? processes - 1 : static_cast<std::uint32_t>(std::bit_width(processes - 1));
+}
+
+ProcessId Collectives::partner(Kind kind, std::uint32_t round, bool sends) const noexcept {
+  const int distance = kind == Kind::kAlltoallLong ? static_cast<int>(round) + 1 : 1 << round;
+  const bool forward = sends == (kind != Kind::kAllgather);
+  return (self_ + (forward ? distance : processes_ - distance)) % processes_;
+}
+
+std::uint64_t Collectives::round_bytes(const Shape& shape, std::uint32_t round) const noexcept {
+  const auto processes = static_cast<std::uint64_t>(processes_);
+  const std::uint64_t bit = std::uint64_t{1} << round;
+  switch (shape.kind) {
+    case Kind::kAllgather: return std::min(bit, processes - bit) * shape.bytes;
+    case Kind::kAlltoallLong: return shape.bytes;
+    case Kind::kAlltoallShort: {
+      const std::uint64_t beyond = processes % (2 * bit);  // of the numbers below `processes`, those with the bit
+      return (processes / (2 * bit) * bit + (beyond > bit ? beyond - bit : 0)) * shape.bytes;
+    }
+    default: return 0;
+  }
+}
+
+// `value` of an allgather: the parts of self, self + 1, ... so far; of a short alltoall: [i] on its way to self + i, in the end
+// come from self - i.
+void Collectives::begin_exchange(Operation& operation) {
+  const Shape& shape = operation.shape;
+  if (shape.bytes != 0 && shape.kind == Kind::kAllgather)
+    operation.value.assign(operation.input, operation.input + shape.bytes);
+  if (shape.bytes != 0 && shape.kind == Kind::kAlltoallShort) {
+    for (int i = 0; i < processes_; ++i) {
+      const std::byte* const part = operation.input + static_cast<std::uint64_t>(absolute(i, self_)) * operation.stride;
+      operation.value.insert(operation.value.end(), part, part + shape.bytes);
+    }
+  }
+  if (shape.kind == Kind::kAlltoallLong)
+    for (std::uint32_t round = 0; round < rounds(shape.kind); ++round) send_round(operation, round);
+}
+
+void Collectives::advance_exchange(Operation& operation, std::vector<Done>& done) {
+  if (!operation.begun) return;
+  const Kind kind = operation.shape.kind;
+  const std::uint32_t all = rounds(kind);
+  while (operation.round < all) {
+    const bool any_order = kind == Kind::kAlltoallLong;
+    if (!any_order && !operation.sent_round) {
+      send_round(operation, operation.round);
+      operation.sent_round = true;
+    }
+    const auto found = std::find_if(operation.arrivals.begin(), operation.arrivals.end(), [&](const Arrival& arrival) {
+      return any_order || arrival.round == operation.round;
+    });
+    if (found == operation.arrivals.end()) return;
+    take_round(operation, *found);
+    operation.arrivals.erase(found);
+    operation.sent_round = false;
+    ++operation.round;
+  }
+  if (operation.shape.bytes != 0) finish_exchange(operation);
+  complete(operation, Outcome::kOk, done);
+}
+
+void Collectives::send_round(const Operation& operation, std::uint32_t round) {
+  const Shape& shape = operation.shape;
+  const ProcessId to = partner(shape.kind, round, true);
+  const std::uint64_t bytes = round_bytes(shape, round);
+  if (shape.kind == Kind::kAlltoallLong) {
+    const std::byte* const part =
+        bytes == 0 ? nullptr : operation.input + static_cast<std::uint64_t>(to) * operation.stride;
+    send(to, Way::kAcross, operation, round, part, bytes);
+  } else if (shape.kind == Kind::kAlltoallShort && bytes != 0) {
+    std::vector<std::byte> packed;
+    packed.reserve(bytes);
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(processes_); ++i) {
+      const auto part = operation.value.begin() + static_cast<std::ptrdiff_t>(i * shape.bytes);
+      if ((i >> round & 1) != 0) packed.insert(packed.end(), part, part + static_cast<std::ptrdiff_t>(shape.bytes));
+    }
+    send(to, Way::kAcross, operation, round, packed.data(), bytes);
+  } else {
+    send(to, Way::kAcross, operation, round, operation.value.data(), bytes);
+  }
+}
+
+void Collectives::take_round(Operation& operation, const Arrival& arrival) const {
+  const Shape& shape = operation.shape;
+  AYT_CHECK(arrival.round < rounds(shape.kind) && arrival.source == partner(shape.kind, arrival.round, false) &&
+                arrival.data.size() == round_bytes(shape, arrival.round),
+            "collective {}: {} bytes from process {} in round {}", operation.sequence, arrival.data.size(),
+            arrival.source, arrival.round);
+  if (shape.bytes == 0) return;
+  if (shape.kind == Kind::kAllgather) {
+    operation.value.insert(operation.value.end(), arrival.data.begin(), arrival.data.end());
+  } else if (shape.kind == Kind::kAlltoallLong) {
+    std::memcpy(operation.output + static_cast<std::uint64_t>(arrival.source) * operation.stride, arrival.data.data(),
+                shape.bytes);
+  } else if (shape.kind == Kind::kAlltoallShort) {
+    const std::byte* from = arrival.data.data();
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(processes_); ++i) {
+      if ((i >> arrival.round & 1) == 0) continue;
+      std::memcpy(operation.value.data() + i * shape.bytes, from, shape.bytes);
+      from += shape.bytes;
+    }
+  }
+}
+
+void Collectives::finish_exchange(Operation& operation) const {
+  const Shape& shape = operation.shape;
+  const auto output_of = [&](ProcessId process) {
+    return operation.output + static_cast<std::uint64_t>(process) * operation.stride;
+  };
+  if (shape.kind == Kind::kAlltoallLong)
+    std::memcpy(output_of(self_), operation.input + static_cast<std::uint64_t>(self_) * operation.stride, shape.bytes);
+  if (shape.kind != Kind::kAllgather && shape.kind != Kind::kAlltoallShort) return;
+  for (int i = 0; i < processes_; ++i) {
+    const int distance = shape.kind == Kind::kAllgather ? i : processes_ - i;
+    std::memcpy(output_of(absolute(distance, self_)),
+                operation.value.data() + static_cast<std::uint64_t>(i) * shape.bytes, shape.bytes);
+  }
+}
+
+// --- sending ---
+
+void Collectives::send(ProcessId to, Way way, const Operation& operation, std::uint32_t round, const std::byte* data,
                        std::size_t bytes) {
+  const Header header{operation.sequence, operation.shape, round, 0};
+  const HandlerId handler = way == Way::kUp ? kUpHandler : way == Way::kDown ? kDownHandler : kAcrossHandler;
   std::vector<std::byte> packet(sizeof header + bytes);
   std::memcpy(packet.data(), &header, sizeof header);
   if (bytes != 0) std::memcpy(packet.data() + sizeof header, data, bytes);
@@ -226,19 +498,14 @@ void Collectives::give_up_from(std::uint64_t sequence) {
     }
     for (Operation& operation : operations_) {
       if (!operation.used || operation.sequence < sequence) continue;
-      if (operation.called) done.push_back({operation.on_complete, {Outcome::kPeerFailed, 0, 0}});
-      operation.used = false;
+      if (operation.begun)
+        complete(operation, Outcome::kPeerFailed, done);
+      else
+        operation.used = false;
     }
+    begin_operations(done);
   }
   for (const Done& d : done) d.callback(d.completion);
-}
-
-void Collectives::combine(const Shape& shape, std::byte* into, const std::byte* from) const {
-  switch (shape.element) {
-    case Element::kU64: apply_all<std::uint64_t>(shape.op, into, from, shape.bytes); break;
-    case Element::kI64: apply_all<std::int64_t>(shape.op, into, from, shape.bytes); break;
-    case Element::kF64: apply_all<double>(shape.op, into, from, shape.bytes); break;
-  }
 }
 
 std::string_view outcome_name(Outcome outcome) noexcept {

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barrier, broadcast and reduction out of active messages, the same for every transport that owns one of these. Called
-// by the transport: start_* on any thread, on_message in its handlers, progress() and on_peer_failure on threads that
-// make progress.
+// Collectives out of active messages, the same for every transport that owns one of these. Called by the transport: start_*
+// on any thread, on_message in its handlers, progress() and on_peer_failure on threads that make progress.
 //
-// Every collective is one wave up a 4-ary tree (rooted at the root) and one wave down; data travels up (reduce), down
-// (broadcast, reduce) or not at all (barrier).
+// What a user calls is cut into operations whose data fits into one message. Two engines carry them out:
+// - Trees (broadcast, reduce, gather): a wave up a 4-ary tree rooted at the root and a wave down; data travels up, down or
+//   both: 2 log4 n steps.
+// - Exchanges (barrier, allgather, alltoall): rounds in which everybody sends to one process and hears from another. Barrier
+//   and allgather: dissemination (Hensgen et al. 1988; Bruck et al. 1997), log2 n rounds. Alltoall: Bruck's for short parts,
+//   log2 n rounds; for long ones n - 1 independent rounds, each byte sent once.
 //
-// C1. The n-th collective of one process meets the n-th of every other; differing kinds, roots, sizes or operators are a
-//     programmer's error (check).
-// C2. A process sends up once it has called and heard all its children; it completes, and sends down, when the result comes
-//     down. It may call number q when q - kWindow has completed here, which everybody has then called, and so has
-//     completed q - 2 * kWindow: 2 * kWindow slots hold whatever arrives early, also when the trees' roots differ.
+// C1. The n-th operation of one process meets the n-th of every other; differing kinds, roots, sizes or operators are a
+//     programmer's error (check). Calls are cut alike everywhere and carried out in the order of the calls.
+// C2. Who completes an operation knows that all have called it: a tree's waves and every exchange see to that. Number q is
+//     begun when q - kWindow has completed here, which everybody has then begun, and so has completed q - 2 * kWindow:
+//     2 * kWindow slots hold whatever arrives early.
 // C3. Contributions are combined in tree order whatever their order of arrival: floating point sums are reproducible.
 // C4. No message of this class waits for room: what does not fit is kept and sent by progress().
 // C5. After a peer failed every collective, under way or new, completes with kPeerFailed; after one left in good order
-//     those that it had not called.
-// More kinds (gather, scans, hierarchical trees) are further payload rules on the same two waves.
+//     those that it had not begun.
+// C6. Data is moved into a caller's buffer only after the caller's own call and before its completion.
 #pragma once
 
 #include <array>
@@ -32,24 +35,44 @@ namespace ayatori::net {
 
 class Collectives {
  public:
-  static constexpr int kWindow = 8;  // under way per process
+  static constexpr int kWindow = 8;    // operations under way per process
+  static constexpr int kCallsMax = 8;  // calls under way per process
 
-  explicit Collectives(Transport& transport);  // takes the handlers kNetHandlers + 0 and + 1
+  explicit Collectives(Transport& transport);  // takes the handlers kNetHandlers + 0, + 1 and + 2
 
+  // False: kCallsMax are under way.
   bool start_barrier(Callback on_complete);
   bool start_broadcast(const BroadcastParams& params);
   bool start_reduce(const ReduceParams& params);
+  bool start_gather(const GatherParams& params);
+  bool start_alltoall(const AlltoallParams& params);
 
   // True when messages wait for room. A hint, hence relaxed: progress() locks.
   bool pending() const noexcept { return outbox_size_.load(std::memory_order_relaxed) != 0; }
   std::size_t progress();  // returns how many messages left
   void on_peer_failure() { give_up_from(0); }
   void on_peer_left(std::uint64_t calls) { give_up_from(calls); }  // `calls`: calls() of that peer
-  std::uint64_t calls();                                           // collectives that this process has called
+  std::uint64_t calls();                                           // operations that this process has begun
 
  private:
-  enum class Kind : std::uint8_t { kBarrier, kBroadcast, kReduce };
+  enum class Kind : std::uint8_t {
+    kBarrier,
+    kBroadcast,
+    kReduce,     // at the root alone
+    kAllreduce,  // the root is process 0
+    kGather,
+    kAllgather,
+    kAlltoallShort,
+    kAlltoallLong
+  };
   static constexpr int kArity = 4;
+  static bool is_exchange(Kind kind) noexcept {
+    return kind == Kind::kBarrier || kind == Kind::kAllgather || kind >= Kind::kAlltoallShort;
+  }
+  static bool carries_up(Kind kind) noexcept {
+    return kind == Kind::kReduce || kind == Kind::kAllreduce || kind == Kind::kGather;
+  }
+  static bool carries_down(Kind kind) noexcept { return kind == Kind::kBroadcast || kind == Kind::kAllreduce; }
 
   struct Shape {  // what all processes must agree on (C1)
     Kind kind = Kind::kBarrier;
@@ -57,31 +80,50 @@ class Collectives {
     ReduceOp op = ReduceOp::kSum;
     std::uint8_t padding = 0;
     std::int32_t root = 0;
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0;  // per process
     friend bool operator==(const Shape&, const Shape&) = default;
   };
+  enum class Way : std::uint8_t { kUp, kDown, kAcross };
   struct Header {
     std::uint64_t sequence;
     Shape shape;
+    std::uint32_t round;  // of an exchange
+    std::uint32_t padding;
   };
-  static_assert(sizeof(Header) <= kCollectiveHeaderBytes);
 
-  struct Contribution {
+  struct Arrival {
     ProcessId source;
+    std::uint32_t round;
     std::vector<std::byte> data;
+  };
+  struct Call {
+    std::uint64_t number = 0;
+    Shape shape;  // bytes: the whole
+    const std::byte* input = nullptr;
+    std::byte* output = nullptr;
+    Callback on_complete;
+    std::uint64_t part_bytes = 0;
+    std::uint64_t begun_bytes = 0;
+    bool all_begun = false;
+    bool ended = false;
+    int under_way = 0;  // operations
+    Outcome outcome = Outcome::kOk;
   };
   static constexpr int kSlots = 2 * kWindow;
   struct Operation {  // slot sequence % kSlots
     bool used = false;
-    bool called = false;
-    bool sent_up = false;
+    bool begun = false;
+    bool sent_up = false;     // trees
+    bool sent_round = false;  // exchanges: that of `round`
+    std::uint32_t round = 0;
     std::uint64_t sequence = 0;
     Shape shape;
-    const void* input = nullptr;
-    void* output = nullptr;
-    Callback on_complete;
-    std::vector<Contribution> children;
-    std::vector<std::byte> value;  // combined so far
+    std::uint64_t call = 0;            // number
+    const std::byte* input = nullptr;  // of the first process' part
+    std::byte* output = nullptr;
+    std::uint64_t stride = 0;  // between the parts of two processes in input or output
+    std::vector<Arrival> arrivals;
+    std::vector<std::byte> value;  // combined or collected so far
   };
   struct Outgoing {
     ProcessId to;
@@ -95,13 +137,31 @@ class Collectives {
   };
 
   bool start(const Shape& shape, const void* input, void* output, Callback on_complete);
-  void on_message(const Message& message, bool up);
+  std::uint64_t part_bytes_of(const Shape& shape) const;
+  void begin_operations(std::vector<Done>& done);
+  void begin(Call& call, std::vector<Done>& done);
+  void complete(Operation& operation, Outcome outcome, std::vector<Done>& done);
+  void end_if_complete(Call& call, std::vector<Done>& done);
+  void on_message(const Message& message, Way way);
   Operation& slot_for(std::uint64_t sequence, const Shape& shape);
-  void advance(Operation& operation, std::vector<Done>& done);
-  void finish(Operation& operation, std::vector<Done>& done);
-  void send(ProcessId to, HandlerId handler, const Header& header, const std::byte* data, std::size_t bytes);
+
+  void begin_tree(Operation& operation);
+  void advance_tree(Operation& operation, std::vector<Done>& done);
+  void turn_tree(Operation& operation, std::vector<Done>& done);
+  void fill_output(Operation& operation) const;
+
+  void begin_exchange(Operation& operation);
+  void advance_exchange(Operation& operation, std::vector<Done>& done);
+  void send_round(const Operation& operation, std::uint32_t round);
+  void take_round(Operation& operation, const Arrival& arrival) const;
+  void finish_exchange(Operation& operation) const;
+  std::uint32_t rounds(Kind kind) const noexcept;
+  ProcessId partner(Kind kind, std::uint32_t round, bool sends) const noexcept;
+  std::uint64_t round_bytes(const Shape& shape, std::uint32_t round) const noexcept;
+
+  void send(ProcessId to, Way way, const Operation& operation, std::uint32_t round, const std::byte* data,
+            std::size_t bytes);
   void give_up_from(std::uint64_t sequence);
-  void combine(const Shape& shape, std::byte* into, const std::byte* from) const;
   int relative(ProcessId process, ProcessId root) const noexcept { return (process - root + processes_) % processes_; }
   ProcessId absolute(int rank, ProcessId root) const noexcept { return (rank + root) % processes_; }
 
@@ -113,6 +173,8 @@ class Collectives {
   std::mutex mutex_;
   // Guarded by mutex_.
   std::uint64_t next_sequence_ = 0;
+  std::uint64_t next_call_ = 0;
+  std::deque<Call> calls_;  // in order, numbered without gaps
   std::array<Operation, kSlots> operations_;
   std::deque<Outgoing> outbox_;
   std::uint64_t give_up_from_ = ~std::uint64_t{0};  // sequences from here on cannot complete (C5)

@@ -19,6 +19,10 @@
 // N7. A dead peer is noticed within kFailureNoticeNsMax of real time where processes are real and somebody waits or a progress
 //     thread runs; requests to it complete with kPeerFailed from then on, and so do those under way.
 // N8. Handlers are set before start(); no message is delivered before. Collectives: every process issues the same sequence.
+// N9. A list or strided request is checked whole before its first byte moves: completed with an error, it moved nothing. Its
+//     pieces move in any order; where pieces overlap, each byte is that of one of them.
+// N10. What this process issues to p after try_fence(p) takes effect there after the one-sided requests that it had issued
+//     to p before: the one order without a completion. A message's effect is that its handler begins.
 #pragma once
 
 #include <concepts>
@@ -46,13 +50,15 @@ struct Counters {
 enum class Element : std::uint8_t { kU64, kI64, kF64 };
 enum class ReduceOp : std::uint8_t { kSum, kMin, kMax, kAnd, kOr };  // kAnd, kOr: integers only
 
+// Buffers of collectives are of any size (long ones travel in parts) and need no registration.
 struct ReduceParams {
   const void* input = nullptr;
-  void* output = nullptr;  // filled in every process; may equal input
-  std::size_t count = 0;   // elements; count * 8 <= limits().payload_bytes_max less kCollectiveHeaderBytes
+  void* output = nullptr;  // filled at the root, or in every process; may equal input
+  std::size_t count = 0;   // elements of 8 bytes
   Element element = Element::kU64;
   ReduceOp op = ReduceOp::kSum;
   Callback on_complete;
+  ProcessId root = kAllProcesses;  // kAllProcesses: allreduce
 };
 
 struct BroadcastParams {
@@ -62,7 +68,20 @@ struct BroadcastParams {
   Callback on_complete;
 };
 
-inline constexpr std::size_t kCollectiveHeaderBytes = 32;
+struct GatherParams {
+  ProcessId root = kAllProcesses;  // kAllProcesses: allgather
+  const void* input = nullptr;     // size_bytes of this process
+  void* output = nullptr;          // processes() * size_bytes, by process; where it is filled. Does not overlap input
+  std::size_t size_bytes = 0;      // the same in every process
+  Callback on_complete;
+};
+
+struct AlltoallParams {
+  const void* input = nullptr;  // processes() * size_bytes: part p goes to process p
+  void* output = nullptr;       // processes() * size_bytes: part p came from process p. Does not overlap input
+  std::size_t size_bytes = 0;   // of one part; the same in every process
+  Callback on_complete;
+};
 
 struct Limits {
   std::size_t payload_bytes_max = 0;  // of a message, a request or a reply
@@ -97,8 +116,14 @@ class Transport {
   virtual bool try_read_async(const ReadParams& params) = 0;
   virtual bool try_write_async(const WriteParams& params) = 0;
   virtual bool try_atomic_async(const AtomicParams& params) = 0;
-  // Completes when every read, write and atomic that this process issued before has completed at its target.
-  virtual bool try_flush_async(Callback on_complete) = 0;
+  virtual bool try_read_list_async(const ListParams& params) = 0;  // N9
+  virtual bool try_write_list_async(const ListParams& params) = 0;
+  virtual bool try_read_strided_async(const StridedParams& params) = 0;
+  virtual bool try_write_strided_async(const StridedParams& params) = 0;
+  // Completes when every one-sided request (all of the above) that this process issued before to `peer`, or to any process,
+  // has completed at its target; with kPeerFailed when `peer` is gone.
+  virtual bool try_flush_async(ProcessId peer, Callback on_complete) = 0;
+  virtual bool try_fence(ProcessId peer) = 0;  // N10; kAllProcesses: a fence to each
 
   virtual void set_handler(HandlerId id, HandlerFunction function, void* context) = 0;  // N8
   virtual bool try_message_async(const MessageParams& params) = 0;
@@ -108,7 +133,9 @@ class Transport {
 
   virtual bool try_barrier_async(Callback on_complete) = 0;
   virtual bool try_broadcast_async(const BroadcastParams& params) = 0;
-  virtual bool try_reduce_async(const ReduceParams& params) = 0;  // every process gets the result
+  virtual bool try_reduce_async(const ReduceParams& params) = 0;
+  virtual bool try_gather_async(const GatherParams& params) = 0;
+  virtual bool try_alltoall_async(const AlltoallParams& params) = 0;
 
   // Called once per failed peer, on a thread that makes progress, under the rules of a handler. Before start().
   virtual void set_peer_failure_handler(PeerFailureFunction function, void* context) = 0;

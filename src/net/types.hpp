@@ -8,6 +8,7 @@
 //     does not may cost an intermediate copy on hardware transports.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace ayatori::net {
 
 using ProcessId = int;
 inline constexpr int kMaxProcesses = 64;
+inline constexpr ProcessId kAllProcesses = -1;  // where a call takes one process or all of them
 
 using RegionId = std::uint32_t;
 inline constexpr RegionId kNoRegion = ~RegionId{0};
@@ -86,13 +88,46 @@ struct WriteParams {
 
 enum class AtomicOp : std::uint8_t { kFetchAdd, kCompareSwap, kSwap, kFetchOr, kFetchAnd };
 
-// On one aligned 8-byte word. The completion carries the word's old value.
+// On one aligned word of 4 or 8 bytes. The completion carries the word's old value; what does not fit into a word of 4
+// bytes is cut off, what comes from one is zero-extended.
 struct AtomicParams {
   ProcessId target_process = 0;
   RemoteAddress target;
   AtomicOp op = AtomicOp::kFetchAdd;
   std::uint64_t operand = 0;   // addend, mask, new value
   std::uint64_t expected = 0;  // kCompareSwap: stored only where the word equals this
+  Callback on_complete;
+  std::uint8_t width_bytes = 8;
+};
+
+// Scatter/gather: many pieces of one region in one request (transport.hpp N9).
+struct Piece {
+  std::uint64_t offset = 0;  // in the remote region
+  void* local = nullptr;
+  std::size_t size_bytes = 0;
+};
+inline constexpr std::size_t kPiecesMax = 4096;
+
+struct ListParams {
+  ProcessId process = 0;
+  RegionId region = kNoRegion;
+  const Piece* pieces = nullptr;  // unchanged until the completion
+  std::size_t count = 0;          // more than kPiecesMax: kTooLarge
+  Callback on_complete;
+};
+
+// Blocks at regular distances, up to kStrideLevelsMax dimensions of them, in one request (transport.hpp N9). Block
+// (i, j, k), 0 <= i < counts[0], ..., begins at remote + i * remote_strides[0] + j * remote_strides[1] + ... and at
+// local + i * local_strides[0] + ...; strides are in bytes and may be negative.
+inline constexpr int kStrideLevelsMax = 3;
+struct StridedParams {
+  RemoteAddress remote;  // of block (0, 0, 0)
+  LocalAddress local;
+  std::size_t block_bytes = 0;
+  int levels = 0;  // 0: one block
+  std::array<std::size_t, kStrideLevelsMax> counts{};
+  std::array<std::int64_t, kStrideLevelsMax> remote_strides{};
+  std::array<std::int64_t, kStrideLevelsMax> local_strides{};
   Callback on_complete;
 };
 

@@ -12,6 +12,8 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/futex.hpp"
+#include "net/atomics.hpp"
+#include "net/pieces.hpp"
 #include "net/shm/completions.hpp"
 #include "net/shm/copy.hpp"
 
@@ -95,17 +97,24 @@ void ShmTransport::unregister_memory(RegionId region) {
   member_.regions[region].rights.store(0, std::memory_order_release);
 }
 
+Outcome ShmTransport::resolve_region(ProcessId process, RegionId region, std::uint8_t rights,
+                                     const RegionEntry** entry) const noexcept {
+  if (process < 0 || process >= world_.config().processes || region >= kRegionsMax) return Outcome::kBadAddress;
+  if (world_.standing(process) != Standing::kMember) return Outcome::kPeerFailed;
+  *entry = &world_.member(process).regions[region];
+  const std::uint32_t granted = (*entry)->rights.load(std::memory_order_acquire);  // pairs with register_memory()
+  if (granted == 0) return Outcome::kBadAddress;
+  return (granted & rights) == rights ? Outcome::kOk : Outcome::kNoRights;
+}
+
 Outcome ShmTransport::resolve(const RemoteAddress& address, std::size_t bytes, std::uint8_t rights,
                               std::byte** memory) const noexcept {
-  if (address.process < 0 || address.process >= world_.config().processes || address.region >= kRegionsMax)
-    return Outcome::kBadAddress;
-  if (world_.standing(address.process) != Standing::kMember) return Outcome::kPeerFailed;
-  const RegionEntry& entry = world_.member(address.process).regions[address.region];
-  const std::uint32_t granted = entry.rights.load(std::memory_order_acquire);  // pairs with register_memory()
-  if (granted == 0 || address.offset > entry.bytes || bytes > entry.bytes - address.offset) return Outcome::kBadAddress;
-  if ((granted & rights) != rights) return Outcome::kNoRights;
-  *memory = entry.base + address.offset;
-  return Outcome::kOk;
+  const RegionEntry* entry = nullptr;
+  const Outcome outcome = resolve_region(address.process, address.region, rights, &entry);
+  if (outcome != Outcome::kOk && outcome != Outcome::kNoRights) return outcome;
+  if (!in_bounds(address.offset, bytes, entry->bytes)) return Outcome::kBadAddress;
+  *memory = entry->base + address.offset;
+  return outcome;
 }
 
 void* ShmTransport::direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept {
@@ -155,29 +164,78 @@ bool ShmTransport::try_write_async(const WriteParams& params) {
 }
 
 bool ShmTransport::try_atomic_async(const AtomicParams& params) {
+  check_width(params);
   if (!has_room(params.on_complete)) return false;
   RemoteAddress target = params.target;
   target.process = params.target_process;
   std::byte* memory = nullptr;
   Completion completion;
-  completion.outcome = resolve(target, 8, kAtomic, &memory);
-  if (completion.ok() && (reinterpret_cast<std::uintptr_t>(memory) & 7) != 0) completion.outcome = Outcome::kBadAddress;
+  completion.outcome = resolve(target, params.width_bytes, kAtomic, &memory);
+  if (completion.ok() && !is_aligned(memory, params.width_bytes)) completion.outcome = Outcome::kBadAddress;
   if (completion.ok()) {
-    // seq_cst: a remote atomic orders like the CPU's own, whoever its partner is
-    const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(memory));
-    switch (params.op) {
-      case AtomicOp::kFetchAdd: completion.value = word.fetch_add(params.operand); break;
-      case AtomicOp::kSwap: completion.value = word.exchange(params.operand); break;
-      case AtomicOp::kFetchOr: completion.value = word.fetch_or(params.operand); break;
-      case AtomicOp::kFetchAnd: completion.value = word.fetch_and(params.operand); break;
-      case AtomicOp::kCompareSwap:
-        completion.value = params.expected;
-        word.compare_exchange_strong(completion.value, params.operand);
-        break;
-    }
+    completion.value = apply_atomic(memory, params);
     count(params.target_process, 1, 0, 0);
   }
   return complete_now(params.on_complete, completion);
+}
+
+// --- many pieces at once (N9) ---
+
+bool ShmTransport::complete_moved(ProcessId peer, const Callback& callback, Outcome outcome, std::uint64_t bytes,
+                                  bool reads) {
+  if (outcome == Outcome::kOk) count(peer, 1, reads ? 0 : bytes, reads ? bytes : 0);
+  return complete_now(callback, {outcome, 0, 0});
+}
+
+bool ShmTransport::move_list(const ListParams& params, bool reads) {
+  if (!has_room(params.on_complete)) return false;
+  const RegionEntry* entry = nullptr;
+  Outcome outcome = resolve_region(params.process, params.region, reads ? kReadable : kWritable, &entry);
+  std::uint64_t bytes = 0;
+  if (outcome == Outcome::kOk) outcome = check_list(params, entry->bytes, &bytes);
+  if (outcome == Outcome::kOk) {
+    for (std::size_t i = 0; i < params.count; ++i) {
+      const Piece& piece = params.pieces[i];
+      std::byte* const remote = entry->base + piece.offset;
+      auto* const local = static_cast<std::byte*>(piece.local);
+      copy_bytes(reads ? local : remote, reads ? remote : local, piece.size_bytes);
+    }
+  }
+  return complete_moved(params.process, params.on_complete, outcome, bytes, reads);
+}
+
+bool ShmTransport::move_strided(const StridedParams& params, bool reads) {
+  if (!has_room(params.on_complete)) return false;
+  const RegionEntry* entry = nullptr;
+  const RemoteAddress& from = params.remote;
+  Outcome outcome = resolve_region(from.process, from.region, reads ? kReadable : kWritable, &entry);
+  std::uint64_t bytes = 0;
+  if (outcome == Outcome::kOk) outcome = check_strided(params, entry->bytes, &bytes);
+  if (outcome == Outcome::kOk) {
+    for_each_block(params, [&](std::int64_t remote_shift, std::int64_t local_shift) {
+      std::byte* const remote = entry->base + from.offset + remote_shift;
+      std::byte* const local = static_cast<std::byte*>(params.local.pointer) + local_shift;
+      copy_bytes(reads ? local : remote, reads ? remote : local, params.block_bytes);
+    });
+  }
+  return complete_moved(from.process, params.on_complete, outcome, bytes, reads);
+}
+
+bool ShmTransport::try_read_list_async(const ListParams& params) { return move_list(params, true); }
+bool ShmTransport::try_write_list_async(const ListParams& params) { return move_list(params, false); }
+bool ShmTransport::try_read_strided_async(const StridedParams& params) { return move_strided(params, true); }
+bool ShmTransport::try_write_strided_async(const StridedParams& params) { return move_strided(params, false); }
+
+// S1: whatever was issued is done.
+bool ShmTransport::try_flush_async(ProcessId peer, Callback on_complete) {
+  const Outcome outcome = peer == kAllProcesses ? Outcome::kOk : check_target(peer, 0);
+  return complete_now(on_complete, {outcome, 0, 0});
+}
+
+bool ShmTransport::try_fence(ProcessId peer) {
+  AYT_CHECK(peer == kAllProcesses || (peer >= 0 && peer < processes()), "fence to process {} of {}", peer, processes());
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // S1: done on this thread; now in the eyes of all
+  return true;
 }
 
 // --- messages ---

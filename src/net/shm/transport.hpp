@@ -51,7 +51,12 @@ class ShmTransport final : public Transport {
   bool try_read_async(const ReadParams& params) override;
   bool try_write_async(const WriteParams& params) override;
   bool try_atomic_async(const AtomicParams& params) override;
-  bool try_flush_async(Callback on_complete) override { return complete_now(on_complete, {}); }  // S1
+  bool try_read_list_async(const ListParams& params) override;
+  bool try_write_list_async(const ListParams& params) override;
+  bool try_read_strided_async(const StridedParams& params) override;
+  bool try_write_strided_async(const StridedParams& params) override;
+  bool try_flush_async(ProcessId peer, Callback on_complete) override;
+  bool try_fence(ProcessId peer) override;
 
   void set_handler(HandlerId id, HandlerFunction function, void* context) override;
   bool try_message_async(const MessageParams& params) override;
@@ -61,6 +66,8 @@ class ShmTransport final : public Transport {
   bool try_barrier_async(Callback on_complete) override { return collectives_.start_barrier(on_complete); }
   bool try_broadcast_async(const BroadcastParams& params) override { return collectives_.start_broadcast(params); }
   bool try_reduce_async(const ReduceParams& params) override { return collectives_.start_reduce(params); }
+  bool try_gather_async(const GatherParams& params) override { return collectives_.start_gather(params); }
+  bool try_alltoall_async(const AlltoallParams& params) override { return collectives_.start_alltoall(params); }
 
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override { return world_.standing(process) == Standing::kFailed; }
@@ -101,8 +108,13 @@ class ShmTransport final : public Transport {
 
   bool complete_now(const Callback& callback, Completion completion);
   bool has_room(const Callback& callback) const noexcept;
+  Outcome resolve_region(ProcessId process, RegionId region, std::uint8_t rights,
+                         const RegionEntry** entry) const noexcept;
   Outcome resolve(const RemoteAddress& address, std::size_t bytes, std::uint8_t rights,
                   std::byte** memory) const noexcept;
+  bool move_list(const ListParams& params, bool reads);
+  bool move_strided(const StridedParams& params, bool reads);
+  bool complete_moved(ProcessId peer, const Callback& callback, Outcome outcome, std::uint64_t bytes, bool reads);
   Outcome check_target(ProcessId process, std::size_t payload_bytes) const noexcept;
   bool push(ProcessId to, const WireHeader& header, const void* payload);
   void count(ProcessId peer, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;

@@ -5,13 +5,21 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "net/atomics.hpp"
+#include "net/pieces.hpp"
 #include "net/sim/script.hpp"
 
 namespace ayatori::net::sim {
+namespace {
+
+constexpr std::int64_t kPartNs = 1;  // between the parts of a transfer (V3), besides jitter
+
+}  // namespace
 
 SimTransport::SimTransport(SimWorld& world, ProcessId self)
     : world_(world),
       self_(self),
+      orders_(static_cast<std::size_t>(world.params().processes)),
       noticed_(static_cast<std::size_t>(world.params().processes), false),
       collectives_(*this) {}
 
@@ -104,11 +112,12 @@ void SimTransport::in_parts(ProcessId where, const std::byte* memory, std::size_
   const std::size_t words = (bytes - head) / 8;
   const std::size_t cut = head + 8 * (1 + world_.random(words - 1));
   part(0, cut);
-  world_.at(1 + static_cast<std::int64_t>(world_.random(static_cast<std::uint64_t>(world_.params().jitter_ns) + 1)),
-            where, [part = std::move(part), then = std::move(then), cut, bytes] {
-              part(cut, bytes - cut);
-              then();
-            });
+  world_.at(
+      kPartNs + static_cast<std::int64_t>(world_.random(static_cast<std::uint64_t>(world_.params().jitter_ns) + 1)),
+      where, [part = std::move(part), then = std::move(then), cut, bytes] {
+        part(cut, bytes - cut);
+        then();
+      });
 }
 
 bool SimTransport::try_read_async(const ReadParams& params) {
@@ -121,7 +130,7 @@ bool SimTransport::try_read_async(const ReadParams& params) {
   }
   const std::uint64_t serial = open_request({target, true, false, {}, 0, params.on_complete});
   if (target != self_) ++counters_.messages_sent;
-  world_.send({PacketKind::kRead, self_, target, 0, 0}, [this, params, target, serial] {
+  send_one_sided({PacketKind::kRead, self_, target, 0, 0}, [this, params, target, serial] {
     std::byte* memory = nullptr;
     const std::size_t bytes = params.size_bytes;
     const Outcome at_target =
@@ -161,7 +170,7 @@ bool SimTransport::try_write_async(const WriteParams& params) {
     ++counters_.messages_sent;
     counters_.bytes_sent += bytes;
   }
-  world_.send(
+  send_one_sided(
       {PacketKind::kWrite, self_, target, bytes, 0}, [this, params, target, serial, source, taken, early, bytes] {
         if (!early && !world_.alive(self_)) return;  // its memory is gone
         if (!early) taken->assign(source, source + bytes);
@@ -180,6 +189,7 @@ bool SimTransport::try_write_async(const WriteParams& params) {
 }
 
 bool SimTransport::try_atomic_async(const AtomicParams& params) {
+  check_width(params);
   if (one_sided_ >= world_.params().requests_max) return false;
   const ProcessId target = params.target_process;
   const Outcome outcome = check_target(target);
@@ -189,50 +199,146 @@ bool SimTransport::try_atomic_async(const AtomicParams& params) {
   }
   const std::uint64_t serial = open_request({target, true, false, {}, 0, params.on_complete});
   if (target != self_) ++counters_.messages_sent;
-  world_.send({PacketKind::kAtomic, self_, target, 8, 0}, [this, params, target, serial] {
+  send_one_sided({PacketKind::kAtomic, self_, target, params.width_bytes, 0}, [this, params, target, serial] {
     std::byte* memory = nullptr;
     Completion completion;
-    completion.outcome = peer(target).resolve(params.target.region, params.target.offset, 8, kAtomic, &memory);
-    if (completion.ok() && (reinterpret_cast<std::uintptr_t>(memory) & 7) != 0)
-      completion.outcome = Outcome::kBadAddress;
-    if (completion.ok()) {
-      auto& word = *reinterpret_cast<std::uint64_t*>(memory);
-      completion.value = word;
-      switch (params.op) {
-        case AtomicOp::kFetchAdd: word += params.operand; break;
-        case AtomicOp::kSwap: word = params.operand; break;
-        case AtomicOp::kFetchOr: word |= params.operand; break;
-        case AtomicOp::kFetchAnd: word &= params.operand; break;
-        case AtomicOp::kCompareSwap:
-          if (word == params.expected) word = params.operand;
-          break;
-      }
-    }
-    answer(target, self_, serial, 8, completion);
+    completion.outcome =
+        peer(target).resolve(params.target.region, params.target.offset, params.width_bytes, kAtomic, &memory);
+    if (completion.ok() && !is_aligned(memory, params.width_bytes)) completion.outcome = Outcome::kBadAddress;
+    if (completion.ok()) completion.value = apply_atomic(memory, params);
+    answer(target, self_, serial, params.width_bytes, completion);
   });
   return true;
 }
 
-bool SimTransport::try_flush_async(Callback on_complete) {
-  flushes_.push_back({next_serial_, on_complete});
+// --- many pieces at once (N9) ---
+
+bool SimTransport::move_list(const ListParams& params, bool reads) {
+  if (one_sided_ >= world_.params().requests_max) return false;
+  Moves moves;
+  for (std::size_t i = 0; i < std::min(params.count, kPiecesMax); ++i) {
+    const Piece& piece = params.pieces[i];
+    moves.push_back({piece.offset, static_cast<std::byte*>(piece.local), piece.size_bytes});
+  }
+  move_pieces(
+      params.process, params.region, std::move(moves),
+      [params](std::uint64_t region_bytes) {
+        std::uint64_t bytes = 0;
+        return check_list(params, region_bytes, &bytes);
+      },
+      params.on_complete, reads);
+  return true;
+}
+
+bool SimTransport::move_strided(const StridedParams& params, bool reads) {
+  if (one_sided_ >= world_.params().requests_max) return false;
+  Moves moves;
+  std::uint64_t bytes = 0;
+  const Check check = [params](std::uint64_t region_bytes) {
+    std::uint64_t total = 0;
+    return check_strided(params, region_bytes, &total);
+  };
+  const Outcome shape = check_strided(params, ~std::uint64_t{0}, &bytes);
+  if (shape == Outcome::kOk)
+    for_each_block(params, [&](std::int64_t remote, std::int64_t local) {
+      moves.push_back({params.remote.offset + static_cast<std::uint64_t>(remote),
+                       static_cast<std::byte*>(params.local.pointer) + local, params.block_bytes});
+    });
+  move_pieces(params.remote.process, params.remote.region, std::move(moves), check, params.on_complete, reads);
+  return true;
+}
+
+void SimTransport::move_pieces(ProcessId target, RegionId region, Moves moves, Check check, const Callback& on_complete,
+                               bool reads) {
+  const Outcome outcome = check_target(target);
+  if (outcome != Outcome::kOk) return complete_later(on_complete, {outcome, 0, 0});
+  for (std::size_t i = moves.size(); i > 1; --i) std::swap(moves[i - 1], moves[world_.random(i)]);  // N9
+  std::size_t bytes = 0;
+  for (const Move& move : moves) bytes += move.bytes;
+  const std::uint64_t serial = open_request({target, true, false, {}, 0, on_complete});
+  if (target != self_) {
+    ++counters_.messages_sent;
+    if (!reads) counters_.bytes_sent += bytes;
+  }
+  auto list = std::make_shared<const Moves>(std::move(moves));
+  const Packet packet{reads ? PacketKind::kRead : PacketKind::kWrite, self_, target, reads ? 0 : bytes, 0};
+  send_one_sided(packet, [this, target, region, list, check = std::move(check), serial, bytes, reads] {
+    if (!world_.alive(self_)) return;  // its memory is gone
+    std::byte* base = nullptr;
+    SimTransport& there = peer(target);
+    Outcome at_target = there.resolve(region, 0, 0, reads ? kReadable : kWritable, &base);
+    if (at_target == Outcome::kOk) at_target = check(there.regions_[region].bytes);
+    if (at_target != Outcome::kOk) return answer(target, self_, serial, 0, {at_target, 0, 0});
+    auto bounce = std::make_shared<std::vector<std::byte>>();  // of a read
+    const auto move_some = [list, base, reads, bounce](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) {
+        const Move& move = (*list)[i];
+        if (move.bytes == 0) continue;
+        if (reads)
+          bounce->insert(bounce->end(), base + move.offset, base + move.offset + move.bytes);
+        else
+          std::memcpy(base + move.offset, move.local, move.bytes);
+      }
+    };
+    const auto done = [this, target, serial, list, bounce, bytes, reads] {
+      answer(target, self_, serial, reads ? bytes : 0, {}, [this, target, list, bounce, bytes, reads] {
+        if (!reads) return;
+        const std::byte* from = bounce->data();
+        for (const Move& move : *list) {
+          if (move.bytes != 0) std::memcpy(move.local, from, move.bytes);
+          from += move.bytes;
+        }
+        if (target != self_) counters_.bytes_received += bytes;
+      });
+    };
+    in_parts(
+        target, nullptr, list->size() * 8,
+        [move_some](std::size_t first, std::size_t size) { move_some(first / 8, (first + size) / 8); }, done);
+  });
+}
+
+// --- order ---
+
+void SimTransport::send_one_sided(const Packet& packet, std::function<void()> arrive) {
+  Order& order = orders_[static_cast<std::size_t>(packet.to)];
+  const std::int64_t arrival_ns = world_.send(packet, std::move(arrive), {}, order.not_before_ns);
+  order.last_effect_ns = std::max(order.last_effect_ns, arrival_ns + kPartNs + world_.params().jitter_ns);
+}
+
+bool SimTransport::try_fence(ProcessId peer) {
+  AYT_CHECK(peer == kAllProcesses || (peer >= 0 && peer < processes()), "fence to process {} of {}", peer, processes());
+  for (ProcessId to = 0; to < processes(); ++to) {
+    Order& order = orders_[static_cast<std::size_t>(to)];
+    if (peer == kAllProcesses || peer == to) order.not_before_ns = order.last_effect_ns + 1;
+  }
+  return true;
+}
+
+bool SimTransport::try_flush_async(ProcessId peer, Callback on_complete) {
+  const Outcome outcome = peer == kAllProcesses ? Outcome::kOk : check_target(peer);
+  if (outcome != Outcome::kOk) {
+    complete_later(on_complete, {outcome, 0, 0});
+    return true;
+  }
+  flushes_.push_back({next_serial_, peer, on_complete});
   world_.at(world_.params().overhead_ns, self_, [this] { finish_flushes(); });
   return true;
 }
 
 void SimTransport::finish_flushes() {
-  std::uint64_t oldest = next_serial_;
-  for (const auto& [serial, request] : requests_) {
-    if (!request.one_sided) continue;
-    oldest = serial;
-    break;
-  }
   std::vector<Flush> done;
   std::erase_if(flushes_, [&](const Flush& flush) {
-    if (flush.before > oldest) return false;
-    done.push_back(flush);
-    return true;
+    const bool waits = std::any_of(requests_.begin(), requests_.lower_bound(flush.before), [&](const auto& entry) {
+      const Request& request = entry.second;
+      return request.one_sided && (flush.peer == kAllProcesses || flush.peer == request.target);
+    });
+    if (!waits) done.push_back(flush);
+    return !waits;
   });
-  for (const Flush& flush : done) complete_later(flush.on_complete, {});
+  for (const Flush& flush : done) {
+    const bool gone = flush.peer != kAllProcesses && peer_failed(flush.peer);
+    complete_later(flush.on_complete, {gone ? Outcome::kPeerFailed : Outcome::kOk, 0, 0});
+  }
 }
 
 // --- messages ---
@@ -291,7 +397,7 @@ void SimTransport::post_message(ProcessId to, HandlerId handler, const void* pay
         else
           receiver.early_.push_back(run);  // N8
       },
-      [&receiver] { --receiver.inbox_; });
+      [&receiver] { --receiver.inbox_; }, orders_[static_cast<std::size_t>(to)].not_before_ns);
 }
 
 bool SimTransport::try_message_async(const MessageParams& params) {

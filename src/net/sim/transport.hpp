@@ -5,6 +5,7 @@
 //     completes once.
 // E2. Room: requests_max for reads, writes and atomics, rpcs_max for RPCs, inbox_messages per receiver for messages and RPCs
 //     together (given back when a message was handled or lost). Answers need none.
+// E3. A fence (N10) is a time: what is sent to the peer later arrives after the last part (V3) of what was sent before.
 #pragma once
 
 #include <array>
@@ -37,7 +38,12 @@ class SimTransport final : public Transport {
   bool try_read_async(const ReadParams& params) override;
   bool try_write_async(const WriteParams& params) override;
   bool try_atomic_async(const AtomicParams& params) override;
-  bool try_flush_async(Callback on_complete) override;
+  bool try_read_list_async(const ListParams& params) override { return move_list(params, true); }
+  bool try_write_list_async(const ListParams& params) override { return move_list(params, false); }
+  bool try_read_strided_async(const StridedParams& params) override { return move_strided(params, true); }
+  bool try_write_strided_async(const StridedParams& params) override { return move_strided(params, false); }
+  bool try_flush_async(ProcessId peer, Callback on_complete) override;
+  bool try_fence(ProcessId peer) override;
 
   void set_handler(HandlerId id, HandlerFunction function, void* context) override;
   bool try_message_async(const MessageParams& params) override;
@@ -47,6 +53,8 @@ class SimTransport final : public Transport {
   bool try_barrier_async(Callback on_complete) override { return collectives_.start_barrier(on_complete); }
   bool try_broadcast_async(const BroadcastParams& params) override { return collectives_.start_broadcast(params); }
   bool try_reduce_async(const ReduceParams& params) override { return collectives_.start_reduce(params); }
+  bool try_gather_async(const GatherParams& params) override { return collectives_.start_gather(params); }
+  bool try_alltoall_async(const AlltoallParams& params) override { return collectives_.start_alltoall(params); }
 
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override { return noticed_[static_cast<std::size_t>(process)]; }
@@ -77,8 +85,20 @@ class SimTransport final : public Transport {
   };
   struct Flush {
     std::uint64_t before;  // serial
+    ProcessId peer;
     Callback on_complete;
   };
+  struct Order {                      // of what goes to one peer (E3)
+    std::int64_t last_effect_ns = 0;  // of one-sided requests issued so far
+    std::int64_t not_before_ns = 0;   // that of the last fence
+  };
+  struct Move {  // a piece of a list or strided request
+    std::uint64_t offset;
+    std::byte* local;
+    std::size_t bytes;
+  };
+  using Moves = std::vector<Move>;
+  using Check = std::function<Outcome(std::uint64_t region_bytes)>;
   struct Handler {
     HandlerFunction function = nullptr;
     void* context = nullptr;
@@ -96,6 +116,11 @@ class SimTransport final : public Transport {
   // Applies `part(first, bytes)` at once or in two parts (V3), then `then`; at process `where`.
   void in_parts(ProcessId where, const std::byte* memory, std::size_t bytes,
                 std::function<void(std::size_t, std::size_t)> part, std::function<void()> then);
+  bool move_list(const ListParams& params, bool reads);
+  bool move_strided(const StridedParams& params, bool reads);
+  void move_pieces(ProcessId target, RegionId region, Moves moves, Check check, const Callback& on_complete,
+                   bool reads);
+  void send_one_sided(const Packet& packet, std::function<void()> arrive);
   SimTransport& peer(ProcessId process) { return world_.transport(process); }
   void finish_flushes();
 
@@ -107,6 +132,7 @@ class SimTransport final : public Transport {
   std::vector<Region> regions_;
   std::map<std::uint64_t, Request> requests_;  // by serial
   std::vector<Flush> flushes_;
+  std::vector<Order> orders_;  // by peer
   std::uint64_t next_serial_ = 1;
   std::uint32_t one_sided_ = 0;  // under way
   std::uint32_t rpcs_ = 0;       // under way

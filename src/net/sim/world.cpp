@@ -31,20 +31,22 @@ void SimWorld::at(std::int64_t delay_ns, ProcessId process, std::function<void()
   push({now_ns_ + delay_ns, 0, 0, process, process, std::move(function), {}});
 }
 
-void SimWorld::send(const Packet& packet, std::function<void()> arrive, std::function<void()> lost) {
+std::int64_t SimWorld::send(const Packet& packet, std::function<void()> arrive, std::function<void()> lost,
+                            std::int64_t not_before_ns) {
   const Verdict verdict = filter_ ? filter_(packet) : Verdict{};
   if (verdict.drop) {
     if (lost) lost();
-    return;
+    return now_ns_;
   }
   const auto transfer_ns = static_cast<std::int64_t>(packet.bytes) * params_.gap_per_kib_ns / 1024;
   std::int64_t& next_ns = next_issue_ns_[static_cast<std::size_t>(packet.from)];  // V4
   const std::int64_t start_ns = std::max(now_ns_, next_ns);
   next_ns = start_ns + std::max(params_.overhead_ns, params_.gap_ns + transfer_ns);
-  const std::int64_t arrival_ns = start_ns + params_.overhead_ns + transfer_ns + params_.latency_ns +
-                                  verdict.extra_delay_ns +
-                                  static_cast<std::int64_t>(random(static_cast<std::uint64_t>(params_.jitter_ns) + 1));
+  const std::int64_t arrival_ns = std::max(
+      not_before_ns, start_ns + params_.overhead_ns + transfer_ns + params_.latency_ns + verdict.extra_delay_ns +
+                         static_cast<std::int64_t>(random(static_cast<std::uint64_t>(params_.jitter_ns) + 1)));
   push({arrival_ns, 0, 0, packet.to, packet.from, std::move(arrive), std::move(lost)});
+  return arrival_ns;
 }
 
 bool SimWorld::step() {

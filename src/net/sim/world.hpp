@@ -93,8 +93,10 @@ class SimWorld {
   std::uint64_t random(std::uint64_t below) { return below <= 1 ? 0 : random_() % below; }
   bool coin() { return (random_() >> 17 & 1) != 0; }
   bool in_event() const noexcept { return in_event_; }
-  // Sends a packet: `arrive` runs at packet.to. `lost` (may be empty) runs, at no process, if it will never arrive.
-  void send(const Packet& packet, std::function<void()> arrive, std::function<void()> lost = {});
+  // Sends a packet: `arrive` runs at packet.to, not before `not_before_ns`. `lost` (may be empty) runs, at no process, if it
+  // will never arrive. Returns the time of arrival.
+  std::int64_t send(const Packet& packet, std::function<void()> arrive, std::function<void()> lost = {},
+                    std::int64_t not_before_ns = 0);
   ProcessId last_process() const noexcept { return last_process_; }  // of the last event
   Scripts* scripts() const noexcept { return scripts_; }
   void set_scripts(Scripts* scripts) noexcept { scripts_ = scripts; }

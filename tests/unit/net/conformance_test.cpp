@@ -11,33 +11,12 @@
 #include <numeric>
 #include <vector>
 
-#include "harness.hpp"
+#include "conformance.hpp"
 
 namespace ayatori::net::testing {
 namespace {
 
-template <class Network>
-class Conformance : public ::testing::Test {
- protected:
-  static void run(const Job& job, const Body& body) {
-    Network::run(job, [](Context&) {}, body);
-  }
-};
-
-class Names {
- public:
-  template <class Network>
-  static std::string GetName(int) {
-    if (std::is_same_v<Network, ShmForks>) return "ShmForks";
-    return std::is_same_v<Network, ShmThreads> ? "ShmThreads" : "Sim";
-  }
-};
-using Networks = ::testing::Types<ShmForks, ShmThreads, Sim>;
 TYPED_TEST_SUITE(Conformance, Networks, Names);
-
-std::byte pattern(std::size_t i, int salt) {
-  return static_cast<std::byte>((i * 131 + static_cast<std::size_t>(salt) * 29 + 7) & 0xff);
-}
 
 // Each process owns a third of its neighbour's memory and moves blocks of many sizes at many alignments through it; the
 // bytes around each block must stay as they were.
@@ -326,64 +305,6 @@ TYPED_TEST(Conformance, AnswersMayComeLaterAndMustFit) {
         EXPECT_EQ(too_large, 1);
         barrier(c.net);
       });
-}
-
-TYPED_TEST(Conformance, NobodyLeavesABarrierBeforeAllEntered) {
-  this->run({4, true, 9}, [](Context& c) {
-    for (std::uint64_t round = 1; round <= 60; ++round) {
-      atomic(c.net, c.at(0, 0), AtomicOp::kFetchAdd, 1);
-      ASSERT_TRUE(barrier(c.net).ok());
-      std::uint64_t entered = 0;
-      read(c.net, c.at(0, 0), &entered, 8);
-      ASSERT_EQ(entered, round * static_cast<std::uint64_t>(c.net.processes()));
-      ASSERT_TRUE(barrier(c.net).ok());
-    }
-  });
-}
-
-// Broadcasts from every root and reductions, several under way at once, trees deeper than one level.
-TYPED_TEST(Conformance, BroadcastsAndReductionsGiveEverybodyTheResult) {
-  this->run({7, true, 11}, [](Context& c) {
-    const int n = c.net.processes();
-    for (int round = 0; round < 12; ++round) {
-      std::vector<std::vector<std::uint64_t>> data(static_cast<std::size_t>(n), std::vector<std::uint64_t>(100));
-      std::deque<Event> events(static_cast<std::size_t>(n));
-      for (ProcessId root = 0; root < n; ++root) {
-        auto& values = data[static_cast<std::size_t>(root)];
-        if (root == c.net.self())
-          std::iota(values.begin(), values.end(), static_cast<std::uint64_t>(root * 1000 + round));
-        until_taken(c.net, [&] {
-          return c.net.try_broadcast_async(
-              {root, values.data(), 800, events[static_cast<std::size_t>(root)].callback()});
-        });
-      }
-      for (ProcessId root = 0; root < n; ++root) {
-        ASSERT_TRUE(events[static_cast<std::size_t>(root)].wait(c.net).ok());
-        for (std::size_t i = 0; i < 100; ++i)
-          ASSERT_EQ(data[static_cast<std::size_t>(root)][i], static_cast<std::uint64_t>(root * 1000 + round) + i);
-      }
-      const std::int64_t mine[3] = {c.net.self() + 1, -c.net.self(), round};
-      std::int64_t sum[3], low[3], high[3];
-      ASSERT_TRUE(reduce(c.net, mine, sum, 3, Element::kI64, ReduceOp::kSum).ok());
-      ASSERT_TRUE(reduce(c.net, mine, low, 3, Element::kI64, ReduceOp::kMin).ok());
-      ASSERT_TRUE(reduce(c.net, mine, high, 3, Element::kI64, ReduceOp::kMax).ok());
-      EXPECT_EQ(sum[0], n * (n + 1) / 2);
-      EXPECT_EQ(low[1], -(n - 1));
-      EXPECT_EQ(high[0], n);
-      EXPECT_EQ(sum[2], n * round);
-      std::uint64_t bits = std::uint64_t{1} << c.net.self();
-      ASSERT_TRUE(reduce(c.net, &bits, &bits, 1, Element::kU64, ReduceOp::kOr).ok());
-      EXPECT_EQ(bits, (std::uint64_t{1} << n) - 1);
-      const double part = 1.0 / (3.0 + c.net.self());
-      double first = 0, again = 0;
-      ASSERT_TRUE(reduce(c.net, &part, &first, 1, Element::kF64, ReduceOp::kSum).ok());
-      ASSERT_TRUE(reduce(c.net, &part, &again, 1, Element::kF64, ReduceOp::kSum).ok());
-      EXPECT_EQ(first, again);  // to the last bit
-    }
-    std::vector<std::uint64_t> large(c.net.limits().payload_bytes_max);
-    EXPECT_EQ(broadcast(c.net, 0, large.data(), large.size()).outcome, Outcome::kTooLarge);
-    ASSERT_TRUE(barrier(c.net).ok());
-  });
 }
 
 // A chain of 3,000 reads in which each completion issues the next: no recursion, no loss. Where a completion is refused,

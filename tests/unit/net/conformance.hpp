@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The networks that the conformance suite runs on. One row each in Networks and Names.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "harness.hpp"
+
+namespace ayatori::net::testing {
+
+template <class Network>
+class Conformance : public ::testing::Test {
+ protected:
+  static void run(const Job& job, const Body& body) {
+    Network::run(job, [](Context&) {}, body);
+  }
+};
+
+class Names {
+ public:
+  template <class Network>
+  static std::string GetName(int) {
+    if (std::is_same_v<Network, ShmForks>) return "ShmForks";
+    return std::is_same_v<Network, ShmThreads> ? "ShmThreads" : "Sim";
+  }
+};
+using Networks = ::testing::Types<ShmForks, ShmThreads, Sim>;
+inline std::byte pattern(std::size_t i, int salt) {
+  return static_cast<std::byte>((i * 131 + static_cast<std::size_t>(salt) * 29 + 7) & 0xff);
+}
+
+}  // namespace ayatori::net::testing
