@@ -58,7 +58,7 @@ void combine(Element element, ReduceOp op, std::byte* into, const std::byte* fro
 }  // namespace
 
 Collectives::Collectives(Transport& transport)
-    : transport_(transport), self_(transport.self()), processes_(transport.processes()) {
+    : transport_(transport), self_(transport.self()), processes_(transport.processes()), outbox_(transport) {
   transport.set_handler(
       kUpHandler,
       [](void* self, const Message& message) { static_cast<Collectives*>(self)->on_message(message, Way::kUp); }, this);
@@ -461,24 +461,12 @@ void Collectives::send(ProcessId to, Way way, const Operation& operation, std::u
   std::vector<std::byte> packet(sizeof header + bytes);
   std::memcpy(packet.data(), &header, sizeof header);
   if (bytes != 0) std::memcpy(packet.data() + sizeof header, data, bytes);
-  if (transport_.try_message_async({to, handler, packet.data(), packet.size(), {}})) return;
-  outbox_.push_back({to, handler, std::move(packet)});  // C4
-  outbox_size_.store(outbox_.size(), std::memory_order_relaxed);
+  outbox_.send(to, handler, std::move(packet));  // C4
 }
 
 std::size_t Collectives::progress() {
-  std::size_t left = 0;
   std::lock_guard lock(mutex_);
-  for (std::size_t tries = outbox_.size(); tries != 0; --tries) {
-    Outgoing message = std::move(outbox_.front());
-    outbox_.pop_front();
-    if (transport_.try_message_async({message.to, message.handler, message.bytes.data(), message.bytes.size(), {}}))
-      ++left;
-    else
-      outbox_.push_back(std::move(message));
-  }
-  outbox_size_.store(outbox_.size(), std::memory_order_relaxed);
-  return left;
+  return outbox_.progress();
 }
 
 std::uint64_t Collectives::calls() {
@@ -492,10 +480,7 @@ void Collectives::give_up_from(std::uint64_t sequence) {
     std::lock_guard lock(mutex_);
     if (sequence >= give_up_from_) return;
     give_up_from_ = sequence;
-    if (sequence == 0) {
-      outbox_.clear();
-      outbox_size_.store(0, std::memory_order_relaxed);
-    }
+    if (sequence == 0) outbox_.clear();
     for (Operation& operation : operations_) {
       if (!operation.used || operation.sequence < sequence) continue;
       if (operation.begun)

@@ -22,13 +22,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
 #include <vector>
 
+#include "net/outbox.hpp"
 #include "net/transport.hpp"
 
 namespace ayatori::net {
@@ -47,8 +47,8 @@ class Collectives {
   bool start_gather(const GatherParams& params);
   bool start_alltoall(const AlltoallParams& params);
 
-  // True when messages wait for room. A hint, hence relaxed: progress() locks.
-  bool pending() const noexcept { return outbox_size_.load(std::memory_order_relaxed) != 0; }
+  // True when messages wait for room. A hint.
+  bool pending() const noexcept { return outbox_.pending(); }
   std::size_t progress();  // returns how many messages left
   void on_peer_failure() { give_up_from(0); }
   void on_peer_left(std::uint64_t calls) { give_up_from(calls); }  // `calls`: calls() of that peer
@@ -125,11 +125,6 @@ class Collectives {
     std::vector<Arrival> arrivals;
     std::vector<std::byte> value;  // combined or collected so far
   };
-  struct Outgoing {
-    ProcessId to;
-    HandlerId handler;
-    std::vector<std::byte> bytes;
-  };
   // Filled under the lock, called after it (N4).
   struct Done {
     Callback callback;
@@ -176,10 +171,8 @@ class Collectives {
   std::uint64_t next_call_ = 0;
   std::deque<Call> calls_;  // in order, numbered without gaps
   std::array<Operation, kSlots> operations_;
-  std::deque<Outgoing> outbox_;
+  Outbox outbox_;
   std::uint64_t give_up_from_ = ~std::uint64_t{0};  // sequences from here on cannot complete (C5)
-
-  std::atomic<std::size_t> outbox_size_{0};
 };
 
 }  // namespace ayatori::net

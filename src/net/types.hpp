@@ -47,7 +47,7 @@ enum class Outcome : std::uint8_t {
   kOk,
   kBadAddress,  // no such process or region, out of its bounds, or misaligned atomic
   kNoRights,    // the region does not allow this
-  kTooLarge,    // payload or reply beyond its bound
+  kTooLarge,    // payload or reply beyond its bound or the receiver's memory
   kPeerFailed,  // the other process is gone; whether the request took effect is not known
 };
 std::string_view outcome_name(Outcome outcome) noexcept;
@@ -141,7 +141,8 @@ inline constexpr HandlerId kDsmHandlers = 80;
 inline constexpr HandlerId kTasksHandlers = 128;
 inline constexpr HandlerId kUserHandlers = 192;
 
-// One-way active message. on_complete: `payload` may be reused and the message is on its way (not: it was handled).
+// One-way active message. on_complete: `payload` may be reused and the message is on its way (not: it was handled); of one
+// that the receiver has no memory for: kTooLarge.
 struct MessageParams {
   ProcessId destination = 0;
   HandlerId handler = 0;

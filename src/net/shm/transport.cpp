@@ -54,7 +54,9 @@ ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& op
       options_(options),
       ring_(world.ring(self)),
       pending_(std::make_unique<Pending[]>(world.config().rpcs_max)),
-      collectives_(*this) {
+      services_(*this, [](Transport& of, HandlerId id, const Message& message) {
+        static_cast<ShmTransport&>(of).deliver(id, message);
+      }) {
   AYT_CHECK(self >= 0 && self < world.config().processes, "process {} of {}", self, world.config().processes);
   for (std::uint32_t slot = 0; slot < world.config().rpcs_max; ++slot)
     free_slots_[slot / 64].fetch_or(std::uint64_t{1} << (slot % 64),
@@ -63,14 +65,14 @@ ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& op
 }
 
 ShmTransport::~ShmTransport() {
-  if (started_.load(std::memory_order_relaxed))  // same thread; what collectives still owe to others
-    wait([](void* self) { return !static_cast<ShmTransport*>(self)->collectives_.pending(); }, this, kLeaveNs);
+  if (started_.load(std::memory_order_relaxed))  // same thread; S6
+    wait([](void* self) { return !static_cast<ShmTransport*>(self)->services_.owes(); }, this, kLeaveNs);
   stop_.store(true, std::memory_order_seq_cst);  // pairs with progress_thread_main() and sleep()
   if (progress_thread_.joinable()) {
     world_.ring_doorbell(self_);
     progress_thread_.join();
   }
-  world_.mark_left(self_, collectives_.calls());  // S6
+  world_.mark_left(self_, services_.collectives.calls());  // S6
 }
 
 // --- addresses ---
@@ -228,7 +230,7 @@ bool ShmTransport::try_write_strided_async(const StridedParams& params) { return
 
 // S1: whatever was issued is done.
 bool ShmTransport::try_flush_async(ProcessId peer, Callback on_complete) {
-  const Outcome outcome = peer == kAllProcesses ? Outcome::kOk : check_target(peer, 0);
+  const Outcome outcome = peer == kAllProcesses ? Outcome::kOk : check_target(peer, 0, 0);
   return complete_now(on_complete, {outcome, 0, 0});
 }
 
@@ -252,9 +254,9 @@ void ShmTransport::set_peer_failure_handler(PeerFailureFunction function, void* 
   peer_failure_context_ = context;
 }
 
-Outcome ShmTransport::check_target(ProcessId process, std::size_t payload_bytes) const noexcept {
+Outcome ShmTransport::check_target(ProcessId process, std::size_t bytes, std::size_t bytes_max) const noexcept {
   if (process < 0 || process >= world_.config().processes) return Outcome::kBadAddress;
-  if (payload_bytes > world_.config().payload_bytes_max) return Outcome::kTooLarge;
+  if (bytes > bytes_max) return Outcome::kTooLarge;
   return world_.standing(process) == Standing::kMember ? Outcome::kOk : Outcome::kPeerFailed;
 }
 
@@ -275,8 +277,9 @@ bool ShmTransport::push(ProcessId to, const WireHeader& header, const void* payl
 bool ShmTransport::try_message_async(const MessageParams& params) {
   AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
   if (!has_room(params.on_complete)) return false;
-  const Outcome outcome = check_target(params.destination, params.size_bytes);
+  const Outcome outcome = check_target(params.destination, params.size_bytes, LongMessages::kBytesMax);
   if (outcome == Outcome::kOk) {
+    if (params.size_bytes > world_.config().payload_bytes_max) return services_.long_messages.start(params);
     WireHeader header{};
     header.handler = params.handler;
     header.source = static_cast<std::uint16_t>(self_);
@@ -290,7 +293,7 @@ bool ShmTransport::try_message_async(const MessageParams& params) {
 bool ShmTransport::try_rpc_async(const RpcParams& params) {
   AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
   if (!has_room(params.on_complete)) return false;
-  const Outcome outcome = check_target(params.destination, params.size_bytes);
+  const Outcome outcome = check_target(params.destination, params.size_bytes, world_.config().payload_bytes_max);
   if (outcome != Outcome::kOk) return complete_now(params.on_complete, {outcome, 0, 0});
   const std::uint32_t slot = take_reply_slot();
   if (slot == kNoReply) return false;
@@ -402,6 +405,13 @@ std::size_t ShmTransport::reap_answers() {
   return ran;
 }
 
+void ShmTransport::deliver(HandlerId id, const Message& message) {
+  const Handler handler = handlers_[id];
+  AYT_CHECK(handler.function != nullptr, "process {} sent a message for handler {}, which nobody set", message.source,
+            id);
+  handler.function(handler.context, message);
+}
+
 std::size_t ShmTransport::drain_ring() {
   if (!consumer_lock_.try_lock()) return 0;
   std::size_t ran = 0;
@@ -423,13 +433,10 @@ std::size_t ShmTransport::drain_ring() {
     }
     WireHeader header;
     std::memcpy(&header, front.data, sizeof header);
-    const Handler handler = handlers_[header.handler];
-    AYT_CHECK(handler.function != nullptr, "process {} sent a message for handler {}, which nobody set", header.source,
-              header.handler);
     count(header.source, 0, 0, header.bytes);
     Message message{header.source, front.data + sizeof header, header.bytes, {}};
     if (header.reply_slot != kNoReply) message.token = {header.source, header.reply_slot, header.serial};
-    handler.function(handler.context, message);
+    deliver(header.handler, message);
     ring_.pop(front);
     ++ran;
   }
@@ -453,11 +460,11 @@ std::size_t ShmTransport::notice_peers() {
       if (claim_pending(slot, state >> 1)) complete_rpc(slot, {Outcome::kPeerFailed, 0, 0});
     }
     if (standing == Standing::kFailed) {
-      collectives_.on_peer_failure();
+      services_.on_peer_failed(p);
       if (peer_failure_ != nullptr) peer_failure_(peer_failure_context_, p);
     } else {
       // relaxed: released by standing
-      collectives_.on_peer_left(world_.member(p).collective_calls.load(std::memory_order_relaxed));
+      services_.on_peer_left(p, world_.member(p).collective_calls.load(std::memory_order_relaxed));
     }
   }
   noticed_epoch_.store(epoch, std::memory_order_release);  // pairs with news(): only avoids a second look
@@ -469,7 +476,7 @@ bool ShmTransport::news() const noexcept {
   const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
   for (std::uint32_t index = 0; index < words; ++index)
     if (member_.answered[index].load(std::memory_order_seq_cst) != 0) return true;  // S4, pairs with reply()
-  return collectives_.pending();
+  return services_.pending();
 }
 
 std::size_t ShmTransport::progress() {
@@ -479,7 +486,7 @@ std::size_t ShmTransport::progress() {
   std::size_t ran = reap_answers();
   ran += drain_ring();
   if (world_.epoch() != noticed_epoch_.load(std::memory_order_relaxed)) ran += notice_peers();  // notice_mutex_ orders
-  if (collectives_.pending()) ran += collectives_.progress();
+  if (services_.pending()) ran += services_.progress();
   // S4: a read-modify-write, so that either we see the sleeper's count or it sees what our callbacks did
   if (ran != 0 && sleepers_.fetch_add(0, std::memory_order_seq_cst) != 0) world_.ring_doorbell(self_);
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // a hint (S5)

@@ -12,8 +12,8 @@
 //     a thread that ran callbacks rings if sleepers_ is not zero. So no wake-up is lost.
 // S5. The progress thread arms the sleep bit only when nobody else polls: producers pay no wake-ups while workers do the
 //     work. It takes over at the latest kNapNsMax after they stop.
-// S6. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
-//     ends without it counts as dead.
+// S6. Destruction is an orderly leave: what others still wait for is sent, for kLeaveNs at most; from then on their requests
+//     complete with kPeerFailed, no failure is reported. A process that ends without it counts as dead.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 #include <thread>
 
 #include "base/shared_lock.hpp"
-#include "net/collectives.hpp"
+#include "net/services.hpp"
 #include "net/shm/world.hpp"
 #include "net/transport.hpp"
 
@@ -41,7 +41,9 @@ class ShmTransport final : public Transport {
   ProcessId self() const noexcept override { return self_; }
   int processes() const noexcept override { return world_.config().processes; }
   Capabilities capabilities() const noexcept override { return {true, true, true, true, true}; }
-  Limits limits() const noexcept override { return {world_.config().payload_bytes_max, world_.config().rpcs_max}; }
+  Limits limits() const noexcept override {
+    return {world_.config().payload_bytes_max, LongMessages::kBytesMax, world_.config().rpcs_max};
+  }
   Counters counters() const noexcept override;
 
   RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights) override;
@@ -63,11 +65,15 @@ class ShmTransport final : public Transport {
   bool try_rpc_async(const RpcParams& params) override;
   void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
 
-  bool try_barrier_async(Callback on_complete) override { return collectives_.start_barrier(on_complete); }
-  bool try_broadcast_async(const BroadcastParams& params) override { return collectives_.start_broadcast(params); }
-  bool try_reduce_async(const ReduceParams& params) override { return collectives_.start_reduce(params); }
-  bool try_gather_async(const GatherParams& params) override { return collectives_.start_gather(params); }
-  bool try_alltoall_async(const AlltoallParams& params) override { return collectives_.start_alltoall(params); }
+  bool try_barrier_async(Callback on_complete) override { return services_.collectives.start_barrier(on_complete); }
+  bool try_broadcast_async(const BroadcastParams& params) override {
+    return services_.collectives.start_broadcast(params);
+  }
+  bool try_reduce_async(const ReduceParams& params) override { return services_.collectives.start_reduce(params); }
+  bool try_gather_async(const GatherParams& params) override { return services_.collectives.start_gather(params); }
+  bool try_alltoall_async(const AlltoallParams& params) override {
+    return services_.collectives.start_alltoall(params);
+  }
 
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override { return world_.standing(process) == Standing::kFailed; }
@@ -115,7 +121,8 @@ class ShmTransport final : public Transport {
   bool move_list(const ListParams& params, bool reads);
   bool move_strided(const StridedParams& params, bool reads);
   bool complete_moved(ProcessId peer, const Callback& callback, Outcome outcome, std::uint64_t bytes, bool reads);
-  Outcome check_target(ProcessId process, std::size_t payload_bytes) const noexcept;
+  Outcome check_target(ProcessId process, std::size_t bytes, std::size_t bytes_max) const noexcept;
+  void deliver(HandlerId id, const Message& message);
   bool push(ProcessId to, const WireHeader& header, const void* payload);
   void count(ProcessId peer, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;
 
@@ -162,7 +169,7 @@ class ShmTransport final : public Transport {
   std::atomic<std::uint32_t> polls_{0};  // a hint for the progress thread (S5)
   std::atomic<std::int64_t> last_look_ns_{0};
   std::array<Stripe, kStripes> stripes_;
-  Collectives collectives_;
+  Services services_;
   std::thread progress_thread_;
 };
 

@@ -21,7 +21,9 @@ SimTransport::SimTransport(SimWorld& world, ProcessId self)
       self_(self),
       orders_(static_cast<std::size_t>(world.params().processes)),
       noticed_(static_cast<std::size_t>(world.params().processes), false),
-      collectives_(*this) {}
+      services_(*this, [](Transport& of, HandlerId id, const Message& message) {
+        static_cast<SimTransport&>(of).run_handler(id, message);
+      }) {}
 
 // --- addresses ---
 
@@ -362,12 +364,16 @@ void SimTransport::start() {
   early_.clear();
 }
 
-void SimTransport::deliver(const Message& message, HandlerId id) {
+void SimTransport::run_handler(HandlerId id, const Message& message) {
   const Handler handler = handlers_[id];
   AYT_CHECK(handler.function != nullptr, "process {} sent a message for handler {}, which nobody set", message.source,
             id);
-  if (message.source != self_) counters_.bytes_received += message.size_bytes;
   handler.function(handler.context, message);
+}
+
+void SimTransport::deliver(const Message& message, HandlerId id) {
+  if (message.source != self_) counters_.bytes_received += message.size_bytes;
+  run_handler(id, message);
   --inbox_;
 }
 
@@ -403,8 +409,9 @@ void SimTransport::post_message(ProcessId to, HandlerId handler, const void* pay
 bool SimTransport::try_message_async(const MessageParams& params) {
   AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
   Outcome outcome = check_target(params.destination);
-  if (params.size_bytes > world_.params().payload_bytes_max) outcome = Outcome::kTooLarge;
+  if (params.size_bytes > LongMessages::kBytesMax) outcome = Outcome::kTooLarge;
   if (outcome == Outcome::kOk) {
+    if (params.size_bytes > world_.params().payload_bytes_max) return services_.long_messages.start(params);
     if (peer(params.destination).inbox_ >= world_.params().inbox_messages) return false;
     post_message(params.destination, params.handler, params.payload, params.size_bytes, 0);
   }
@@ -462,14 +469,14 @@ void SimTransport::notice_failure(ProcessId failed) {
   for (const auto& [serial, request] : requests_)
     if (request.target == failed) unanswered.push_back(serial);
   for (const std::uint64_t serial : unanswered) complete_request(serial, {Outcome::kPeerFailed, 0, 0});
-  collectives_.on_peer_failure();
+  services_.on_peer_failed(failed);
   if (peer_failure_ != nullptr) peer_failure_(peer_failure_context_, failed);
 }
 
 void SimTransport::after_event() {
-  if (!collectives_.pending()) return;
-  collectives_.progress();
-  if (!collectives_.pending() || retry_planned_) return;
+  if (!services_.pending()) return;
+  services_.progress();
+  if (!services_.pending() || retry_planned_) return;
   retry_planned_ = true;
   world_.at(world_.params().latency_ns, self_, [this] { retry_planned_ = false; });
 }

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "net/collectives.hpp"
+#include "net/services.hpp"
 #include "net/sim/world.hpp"
 #include "net/transport.hpp"
 
@@ -28,7 +28,9 @@ class SimTransport final : public Transport {
   Capabilities capabilities() const noexcept override {
     return {true, true, true, true, world_.params().direct_pointer};
   }
-  Limits limits() const noexcept override { return {world_.params().payload_bytes_max, world_.params().rpcs_max}; }
+  Limits limits() const noexcept override {
+    return {world_.params().payload_bytes_max, LongMessages::kBytesMax, world_.params().rpcs_max};
+  }
   Counters counters() const noexcept override { return counters_; }
 
   RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights) override;
@@ -50,11 +52,15 @@ class SimTransport final : public Transport {
   bool try_rpc_async(const RpcParams& params) override;
   void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
 
-  bool try_barrier_async(Callback on_complete) override { return collectives_.start_barrier(on_complete); }
-  bool try_broadcast_async(const BroadcastParams& params) override { return collectives_.start_broadcast(params); }
-  bool try_reduce_async(const ReduceParams& params) override { return collectives_.start_reduce(params); }
-  bool try_gather_async(const GatherParams& params) override { return collectives_.start_gather(params); }
-  bool try_alltoall_async(const AlltoallParams& params) override { return collectives_.start_alltoall(params); }
+  bool try_barrier_async(Callback on_complete) override { return services_.collectives.start_barrier(on_complete); }
+  bool try_broadcast_async(const BroadcastParams& params) override {
+    return services_.collectives.start_broadcast(params);
+  }
+  bool try_reduce_async(const ReduceParams& params) override { return services_.collectives.start_reduce(params); }
+  bool try_gather_async(const GatherParams& params) override { return services_.collectives.start_gather(params); }
+  bool try_alltoall_async(const AlltoallParams& params) override {
+    return services_.collectives.start_alltoall(params);
+  }
 
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override { return noticed_[static_cast<std::size_t>(process)]; }
@@ -112,6 +118,7 @@ class SimTransport final : public Transport {
   void answer(ProcessId from, ProcessId to, std::uint64_t serial, std::size_t bytes, Completion completion,
               std::function<void()> before = {});
   void deliver(const Message& message, HandlerId handler);
+  void run_handler(HandlerId id, const Message& message);
   void post_message(ProcessId to, HandlerId handler, const void* payload, std::size_t bytes, std::uint64_t rpc_serial);
   // Applies `part(first, bytes)` at once or in two parts (V3), then `then`; at process `where`.
   void in_parts(ProcessId where, const std::byte* memory, std::size_t bytes,
@@ -142,7 +149,7 @@ class SimTransport final : public Transport {
   bool started_ = false;
   bool retry_planned_ = false;
   std::vector<std::function<void()>> early_;  // messages that came before start()
-  Collectives collectives_;
+  Services services_;
 };
 
 static_assert(TransportLike<SimTransport>);

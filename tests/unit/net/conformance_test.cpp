@@ -120,7 +120,7 @@ TYPED_TEST(Conformance, BadRequestsCompleteWithTheirError) {
         expect(read(c.net, {peer, 2, 0}, buffer, 8), Outcome::kNoRights);
         expect(atomic(c.net, {peer, 2, 0}, AtomicOp::kSwap, 1), Outcome::kNoRights);
         std::vector<std::byte> large(c.net.limits().payload_bytes_max + 1);
-        expect(message(c.net, peer, kUserHandlers, large.data(), large.size()), Outcome::kTooLarge);
+        expect(message(c.net, peer, kUserHandlers, nullptr, c.net.limits().long_bytes_max + 1), Outcome::kTooLarge);
         expect(message(c.net, 99, kUserHandlers, buffer, 8), Outcome::kBadAddress);
         expect(rpc(c.net, peer, kUserHandlers, large.data(), large.size(), buffer, 8), Outcome::kTooLarge);
         expect(rpc(c.net, -1, kUserHandlers, buffer, 8, buffer, 8), Outcome::kBadAddress);
@@ -207,13 +207,106 @@ TYPED_TEST(Conformance, MessagesThroughFullRingsArriveOnceAndIntact) {
   }
 }
 
-// RPC storms: every thread keeps several RPCs open to everybody; handlers answer at once; each answer belongs to its question.
 void echo(void* context, const Message& message) {
   std::vector<std::byte> answer(message.payload, message.payload + message.size_bytes);
   std::reverse(answer.begin(), answer.end());
   static_cast<Transport*>(context)->reply(message.token, answer.data(), answer.size());
 }
 
+// Long messages in both directions at once and to oneself, several under way, short ones between them (a long message holds
+// up no short one: the sender gets its answers while the long ones are under way).
+struct Arrived {
+  std::mutex mutex;
+  std::vector<int> times = std::vector<int>(64);  // [source * 16 + number]
+  std::atomic<int> count{0};
+  int broken = 0;
+};
+void receive_long(void* context, const Message& message) {
+  auto& arrived = *static_cast<Arrived*>(context);
+  std::uint32_t number = 0;
+  std::memcpy(&number, message.payload, 4);
+  std::lock_guard lock(arrived.mutex);
+  arrived.broken += reinterpret_cast<std::uintptr_t>(message.payload) % 8 != 0;
+  for (std::size_t i = 4; i < message.size_bytes; ++i)
+    arrived.broken += message.payload[i] != pattern(i, static_cast<int>(number) + message.source);
+  ++arrived.times[static_cast<std::size_t>(message.source) * 16 + number];
+  arrived.count.fetch_add(1, std::memory_order_release);
+}
+
+TYPED_TEST(Conformance, LongMessagesArriveOnceAndWhole) {
+  for (const bool tiny : {false, true}) {
+    Arrived arrived_of[3];
+    TypeParam::run(
+        {3, tiny, 13},
+        [&](Context& c) {
+          c.net.set_handler(kUserHandlers, receive_long, &arrived_of[c.net.self()]);
+          c.net.set_handler(kUserHandlers + 1, echo, &c.net);
+        },
+        [&](Context& c) {
+          const std::size_t at_once = c.net.limits().payload_bytes_max;
+          const std::size_t sizes[] = {at_once + 1, 3 * at_once, 100'001, 1'000'000};
+          std::deque<std::vector<std::byte>> payloads;
+          std::deque<Event> events;
+          for (ProcessId to = 0; to < c.net.processes(); ++to) {
+            for (std::uint32_t k = 0; k < 4; ++k) {
+              std::vector<std::byte>& payload = payloads.emplace_back(sizes[k]);
+              std::memcpy(payload.data(), &k, 4);
+              for (std::size_t i = 4; i < payload.size(); ++i)
+                payload[i] = pattern(i, static_cast<int>(k) + c.net.self());
+              const Callback done = events.emplace_back().callback();
+              until_taken(c.net, [&] {
+                return c.net.try_message_async({to, kUserHandlers, payload.data(), payload.size(), done});
+              });
+            }
+            std::uint64_t word = 77, answer = 0;
+            ASSERT_TRUE(rpc(c.net, to, kUserHandlers + 1, &word, 8, &answer, 8).ok());
+          }
+          for (Event& event : events) ASSERT_TRUE(event.wait(c.net).ok());
+          Arrived& mine = arrived_of[c.net.self()];
+          wait_until(c.net, [&] { return mine.count.load(std::memory_order_acquire) == 4 * c.net.processes(); });
+          barrier(c.net);
+          std::lock_guard lock(mine.mutex);
+          EXPECT_EQ(mine.broken, 0);
+          for (int p = 0; p < c.net.processes(); ++p)
+            for (int k = 0; k < 4; ++k) EXPECT_EQ(mine.times[static_cast<std::size_t>(p * 16 + k)], 1);
+        });
+  }
+}
+
+// More long messages than may be under way, to a receiver that dies among them: each completes, none hangs.
+TYPED_TEST(Conformance, LongMessagesToADeadPeerComplete) {
+  std::atomic<int> heard{0};  // of process 1
+  TypeParam::run(
+      {3, false, 14},
+      [&](Context& c) {
+        c.net.set_handler(
+            kUserHandlers, [](void* count, const Message&) { static_cast<std::atomic<int>*>(count)->fetch_add(1); },
+            &heard);
+      },
+      [&](Context& c) {
+        const ProcessId dead = c.net.processes() - 1;
+        if (c.net.self() == dead) {
+          wait_until(c.net, [&] { return heard.load() >= 2; });
+          c.die();
+        }
+        std::vector<std::byte> payload(200'000);
+        std::deque<Event> events(100);
+        for (Event& event : events)
+          until_taken(c.net, [&] {
+            return c.net.try_message_async({dead, kUserHandlers, payload.data(), payload.size(), event.callback()});
+          });
+        int failed = 0;
+        for (Event& event : events) {
+          const Completion done = event.wait(c.net);
+          EXPECT_TRUE(done.ok() || done.outcome == Outcome::kPeerFailed);
+          failed += !done.ok();
+        }
+        EXPECT_GT(failed, 0);
+        part(c, 0, dead);
+      });
+}
+
+// RPC storms: every thread keeps several RPCs open to everybody; handlers answer at once; each answer belongs to its question.
 TYPED_TEST(Conformance, AnswersOfAStormBelongToTheirQuestions) {
   constexpr int kRounds = 60;
   constexpr int kOpen = 6;

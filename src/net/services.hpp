@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a transport builds out of its messages: collectives and long messages. A transport owns one, calls progress() where it
+// makes progress and tells it of peers that are gone.
+#pragma once
+
+#include "net/collectives.hpp"
+#include "net/long_messages.hpp"
+
+namespace ayatori::net {
+
+struct Services {
+  Services(Transport& transport, LongMessages::Deliver deliver)
+      : collectives(transport), long_messages(transport, deliver) {}
+
+  bool pending() const noexcept { return collectives.pending() || long_messages.pending(); }
+  std::size_t progress() {
+    std::size_t ran = collectives.pending() ? collectives.progress() : 0;
+    if (long_messages.pending()) ran += long_messages.progress();
+    return ran;
+  }
+  // Before an orderly leave: others still wait for something of ours.
+  bool owes() { return collectives.pending() || long_messages.under_way(); }
+  void on_peer_failed(ProcessId process) {
+    collectives.on_peer_failure();
+    long_messages.on_peer_failed(process);
+  }
+  void on_peer_left(ProcessId process, std::uint64_t collective_calls) {
+    collectives.on_peer_left(collective_calls);
+    long_messages.on_peer_left(process);
+  }
+
+  Collectives collectives;
+  LongMessages long_messages;
+};
+
+}  // namespace ayatori::net
