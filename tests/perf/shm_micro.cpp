@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "net/net.hpp"
+#include "net/shm/copy.hpp"
 #include "net/shm/transport.hpp"
 
 namespace {
@@ -34,6 +35,43 @@ void measure(const char* name, int rounds, bool print, Operation&& operation) {
   if (print) std::printf("%-28s %10.1f ns  (best %.1f)\n", name, ns[kBatches / 2], ns.front());
 }
 
+// The least that a checked one-sided call can be: a call, a bounds check, a load and a store, a callback.
+struct Floor {
+  std::byte* base;
+  std::uint64_t bytes;
+};
+using FloorCall = bool (*)(const Floor&, std::uint64_t offset, std::byte* local, net::Callback callback);
+bool floor_read(const Floor& region, std::uint64_t offset, std::byte* local, net::Callback callback) {
+  if (offset > region.bytes || 8 > region.bytes - offset) return false;
+  net::shm::copy_word(local, region.base + offset);
+  callback({});
+  return true;
+}
+bool floor_write(const Floor& region, std::uint64_t offset, std::byte* local, net::Callback callback) {
+  if (offset > region.bytes || 8 > region.bytes - offset) return false;
+  net::shm::copy_word(region.base + offset, local);
+  callback({});
+  return true;
+}
+
+// Interleaved batches of both; prints the medians and their ratio.
+template <class Ours, class Least>
+void compare(const char* name, int rounds, Ours&& ours, Least&& least) {
+  std::vector<double> ns[2];
+  const auto batch = [&](std::vector<double>& into, auto& operation) {
+    const std::int64_t start = base::real_now_ns();
+    for (int i = 0; i < rounds; ++i) operation();
+    into.push_back(static_cast<double>(base::real_now_ns() - start) / rounds);
+  };
+  for (int i = 0; i < kBatches; ++i) {
+    batch(ns[0], ours);
+    batch(ns[1], least);
+  }
+  for (auto& all : ns) std::sort(all.begin(), all.end());
+  std::printf("%-28s %10.1f ns, bare %.1f ns: %.2f\n", name, ns[0][kBatches / 2], ns[1][kBatches / 2],
+              ns[0][kBatches / 2] / ns[1][kBatches / 2]);
+}
+
 void echo(void* context, const net::Message& message) {
   static_cast<net::Transport*>(context)->reply(message.token, message.payload, message.size_bytes);
 }
@@ -53,6 +91,18 @@ int member(net::shm::ShmWorld& world, std::byte* memory, std::size_t bytes, int 
     measure("write 8 B", rounds, true, [&] { net.try_write_async({1, peer, local.data(), 8, nothing}); });
     measure("fetch-add", rounds, true,
             [&] { net.try_atomic_async({1, peer, net::AtomicOp::kFetchAdd, 1, 0, nothing}); });
+    std::uint64_t completions = 0;
+    const net::Callback counting{[](void* count, net::Completion) { ++*static_cast<std::uint64_t*>(count); },
+                                 &completions};
+    const Floor floor{memory + bytes, bytes};
+    FloorCall calls[] = {floor_read, floor_write};
+    asm volatile("" : "+m"(calls));  // calls through pointers, as ours are
+    compare(
+        "read 8 B, callback", rounds, [&] { net.try_read_async({1, peer, local.data(), 8, counting}); },
+        [&] { calls[0](floor, 0, local.data(), counting); });
+    compare(
+        "write 8 B, callback", rounds, [&] { net.try_write_async({1, peer, local.data(), 8, counting}); },
+        [&] { calls[1](floor, 0, local.data(), counting); });
     measure("read 512 B, whole words", rounds / 4, true,
             [&] { net.try_read_async({1, peer, local.data(), 512, nothing}); });
     measure("read 4 KiB", rounds / 8, true, [&] { net.try_read_async({1, peer, local.data(), 4096, nothing}); });

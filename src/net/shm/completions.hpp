@@ -21,23 +21,18 @@ class Completions {
 
   void run(const Callback& callback, Completion completion) {
     if (callback.function == nullptr) return;
-    if (running_) {
+    if (running_)
       queue_.push_back({callback, completion});
-      return;
-    }
+    else
+      run_first(callback, completion);
+  }
+
+  // While !running().
+  void run_first(const Callback& callback, Completion completion) {
     running_ = true;
     callback(completion);
-    while (next_ < queue_.size()) {
-      const Entry entry = queue_[next_++];
-      if (next_ == queue_.size()) {
-        queue_.clear();  // keeps its room
-        next_ = 0;
-      } else if (next_ == kCompactAfter) {
-        queue_.erase(queue_.begin(), queue_.begin() + kCompactAfter);
-        next_ = 0;
-      }
-      entry.callback(entry.completion);
-    }
+    if (!queue_.empty()) [[unlikely]]
+      run_queued();
     running_ = false;
   }
 
@@ -49,6 +44,20 @@ class Completions {
     Completion completion;
   };
   static constexpr std::size_t kCompactAfter = 256;
+
+  [[gnu::noinline]] void run_queued() {
+    while (next_ < queue_.size()) {
+      const Entry entry = queue_[next_++];
+      if (next_ == queue_.size()) {
+        queue_.clear();  // keeps its room
+        next_ = 0;
+      } else if (next_ == kCompactAfter) {
+        queue_.erase(queue_.begin(), queue_.begin() + kCompactAfter);
+        next_ = 0;
+      }
+      entry.callback(entry.completion);
+    }
+  }
   std::size_t waiting() const noexcept { return queue_.size() - next_; }
 
   bool running_ = false;

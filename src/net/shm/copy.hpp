@@ -15,9 +15,17 @@
 
 namespace ayatori::net::shm {
 
+inline void copy_word(std::byte* to, const std::byte* from) noexcept {
+  // acquire pairs with the release of the writer of this word, release with the acquire of its reader (M1)
+  auto* const source = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from));
+  const std::uint64_t word = std::atomic_ref<std::uint64_t>(*source).load(std::memory_order_acquire);
+  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
+}
+
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   const auto to_bits = reinterpret_cast<std::uintptr_t>(to);
   const auto from_bits = reinterpret_cast<std::uintptr_t>(from);
+  if (bytes == 8 && ((to_bits | from_bits) & 7) == 0) return copy_word(to, from);
   if (bytes > kWholeWordBytesMax || ((to_bits ^ from_bits) & 7) != 0) {
     std::memcpy(to, from, bytes);
     return;
@@ -26,13 +34,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
     *to++ = *from++;
     --bytes;
   }
-  for (; bytes >= 8; bytes -= 8, to += 8, from += 8) {
-    // acquire pairs with the release of the writer of this word, release with the acquire of its reader (M1)
-    auto* source = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from));
-    auto* target = reinterpret_cast<std::uint64_t*>(to);
-    const std::uint64_t word = std::atomic_ref<std::uint64_t>(*source).load(std::memory_order_acquire);
-    std::atomic_ref<std::uint64_t>(*target).store(word, std::memory_order_release);
-  }
+  for (; bytes >= 8; bytes -= 8, to += 8, from += 8) copy_word(to, from);
   for (; bytes != 0; --bytes) *to++ = *from++;
 }
 

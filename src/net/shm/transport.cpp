@@ -24,13 +24,44 @@ namespace {
 struct ThreadState {
   Completions completions;
   bool in_progress = false;  // runs handlers, completions of answers or failure notices
-  unsigned stripe = 0;
-};
+  unsigned number = kNoNumber;
 
-ThreadState& thread_state() {
-  static std::atomic<unsigned> threads{0};
-  thread_local ThreadState state{{}, false, threads.fetch_add(1, std::memory_order_relaxed)};  // any numbers will do
+  static constexpr unsigned kNumbers = 64;
+  static constexpr unsigned kNoNumber = kNumbers;  // more threads live than there are numbers
+
+  ThreadState() {
+    std::uint64_t free = free_numbers.load(std::memory_order_relaxed);  // the CAS validates it
+    while (free != 0) {
+      // acquire: pairs with the release of the number's last bearer, whose counters this thread goes on with
+      if (free_numbers.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire,
+                                             std::memory_order_relaxed)) {
+        number = static_cast<unsigned>(std::countr_zero(free));
+        break;
+      }
+    }
+  }
+  ~ThreadState() {
+    if (number != kNoNumber) free_numbers.fetch_or(std::uint64_t{1} << number, std::memory_order_release);
+  }
+  ThreadState(const ThreadState&) = delete;
+  ThreadState& operator=(const ThreadState&) = delete;
+
+  static constinit std::atomic<std::uint64_t> free_numbers;  // bit: no living thread has it
+};
+constinit std::atomic<std::uint64_t> ThreadState::free_numbers{~std::uint64_t{0}};
+
+constinit thread_local ThreadState* own_thread_state = nullptr;
+
+[[gnu::noinline]] ThreadState& make_thread_state() {
+  thread_local ThreadState state;
+  own_thread_state = &state;
   return state;
+}
+
+// Without the guard of a thread_local that has a destructor: this is on the way of every request.
+ThreadState& thread_state() {
+  ThreadState* const state = own_thread_state;
+  return state != nullptr ? *state : make_thread_state();
 }
 
 // While it lives, progress() does nothing on this thread.
@@ -46,6 +77,60 @@ class ProgressScope {
 };
 
 }  // namespace
+
+// --- on the way of every request: inlined into each, fields by value (a copied address would wait for the stores that made it) ---
+
+static_assert(ShmTransport::kStripes == ThreadState::kNumbers + 1);
+
+inline Outcome ShmTransport::resolve_region(ProcessId process, RegionId region, std::uint8_t rights,
+                                            const RegionEntry** entry) const noexcept {
+  if (process < 0 || process >= world_.config().processes || region >= kRegionsMax) return Outcome::kBadAddress;
+  if (world_.standing(process) != Standing::kMember) return Outcome::kPeerFailed;
+  *entry = &world_.member(process).regions[region];
+  const std::uint32_t granted = (*entry)->rights.load(std::memory_order_acquire);  // pairs with register_memory()
+  if (granted == 0) return Outcome::kBadAddress;
+  return (granted & rights) == rights ? Outcome::kOk : Outcome::kNoRights;
+}
+
+inline Outcome ShmTransport::resolve(ProcessId process, RegionId region, std::uint64_t offset, std::size_t bytes,
+                                     std::uint8_t rights, std::byte** memory) const noexcept {
+  const RegionEntry* entry = nullptr;
+  const Outcome outcome = resolve_region(process, region, rights, &entry);
+  if (outcome != Outcome::kOk && outcome != Outcome::kNoRights) return outcome;
+  if (!in_bounds(offset, bytes, entry->bytes)) return Outcome::kBadAddress;
+  *memory = entry->base + offset;
+  return outcome;
+}
+
+inline bool ShmTransport::has_room(const Callback& callback) const noexcept {
+  return callback.function == nullptr ||
+         thread_state().completions.has_room(callback, world_.config().nested_completions_max);
+}
+
+inline bool ShmTransport::complete_now(const Callback& callback, Completion completion) {
+  if (callback.function == nullptr) return true;
+  Completions& completions = thread_state().completions;
+  if (!completions.has_room(callback, world_.config().nested_completions_max)) return false;
+  completions.run(callback, completion);
+  return true;
+}
+
+// Counters: relaxed. A thread with a number has its stripe alone.
+inline void ShmTransport::count(unsigned number, ProcessId peer, std::uint64_t messages, std::uint64_t sent,
+                                std::uint64_t received) noexcept {
+  if (peer == self_) return;
+  Stripe& stripe = stripes_[number];
+  const auto add = [alone = number != ThreadState::kNoNumber](std::atomic<std::uint64_t>& counter, std::uint64_t more) {
+    if (more == 0) return;
+    if (alone)
+      counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    else
+      counter.fetch_add(more, std::memory_order_relaxed);
+  };
+  add(stripe.messages_sent, messages);
+  add(stripe.bytes_sent, sent);
+  add(stripe.bytes_received, received);
+}
 
 ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& options)
     : world_(world),
@@ -86,6 +171,7 @@ RegionId ShmTransport::register_memory(void* base, std::size_t bytes, std::uint8
     if (entry.rights.load(std::memory_order_relaxed) != 0) continue;  // written under region_mutex_ only
     entry.base = static_cast<std::byte*>(base);
     entry.bytes = bytes;
+    entry.word_offsets = bytes < 8 ? 0 : bytes - 7;
     entry.rights.store(rights, std::memory_order_release);  // pairs with resolve()
     return id;
   }
@@ -99,68 +185,81 @@ void ShmTransport::unregister_memory(RegionId region) {
   member_.regions[region].rights.store(0, std::memory_order_release);
 }
 
-Outcome ShmTransport::resolve_region(ProcessId process, RegionId region, std::uint8_t rights,
-                                     const RegionEntry** entry) const noexcept {
-  if (process < 0 || process >= world_.config().processes || region >= kRegionsMax) return Outcome::kBadAddress;
-  if (world_.standing(process) != Standing::kMember) return Outcome::kPeerFailed;
-  *entry = &world_.member(process).regions[region];
-  const std::uint32_t granted = (*entry)->rights.load(std::memory_order_acquire);  // pairs with register_memory()
-  if (granted == 0) return Outcome::kBadAddress;
-  return (granted & rights) == rights ? Outcome::kOk : Outcome::kNoRights;
-}
-
-Outcome ShmTransport::resolve(const RemoteAddress& address, std::size_t bytes, std::uint8_t rights,
-                              std::byte** memory) const noexcept {
-  const RegionEntry* entry = nullptr;
-  const Outcome outcome = resolve_region(address.process, address.region, rights, &entry);
-  if (outcome != Outcome::kOk && outcome != Outcome::kNoRights) return outcome;
-  if (!in_bounds(address.offset, bytes, entry->bytes)) return Outcome::kBadAddress;
-  *memory = entry->base + address.offset;
-  return outcome;
-}
-
 void* ShmTransport::direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept {
   std::byte* memory = nullptr;
-  return resolve(address, bytes, kReadable | kWritable, &memory) == Outcome::kOk ? memory : nullptr;
+  return resolve(address.process, address.region, address.offset, bytes, kReadable | kWritable, &memory) == Outcome::kOk
+             ? memory
+             : nullptr;
 }
 
 // --- one-sided requests (S1) ---
 
-bool ShmTransport::has_room(const Callback& callback) const noexcept {
-  return callback.function == nullptr ||
-         thread_state().completions.has_room(callback, world_.config().nested_completions_max);
-}
-
-bool ShmTransport::complete_now(const Callback& callback, Completion completion) {
-  if (callback.function == nullptr) return true;
-  Completions& completions = thread_state().completions;
-  if (!completions.has_room(callback, world_.config().nested_completions_max)) return false;
-  completions.run(callback, completion);
-  return true;
+// The short way (S1): where the aligned word lies; nullptr: something is not as it mostly is.
+inline std::byte* ShmTransport::word_at(ProcessId process, RegionId region, std::uint64_t offset,
+                                        std::uint8_t rights) const noexcept {
+  if (static_cast<unsigned>(process) >= static_cast<unsigned>(world_.config().processes) || region >= kRegionsMax)
+    return nullptr;
+  const Member& member = world_.member(process);
+  const RegionEntry& entry = member.regions[region];
+  const std::uint32_t granted = entry.rights.load(std::memory_order_acquire);  // pairs with register_memory()
+  std::byte* const memory = entry.base + offset;
+  if (world_.standing(process) != Standing::kMember || (granted & rights) == 0 || offset >= entry.word_offsets ||
+      !is_aligned(memory, 8))
+    return nullptr;
+  return memory;
 }
 
 bool ShmTransport::try_read_async(const ReadParams& params) {
+  ThreadState* const thread = own_thread_state;
+  if (params.size_bytes != 8 || thread == nullptr || thread->completions.running() ||
+      !is_aligned(params.destination.pointer, 8)) [[unlikely]]
+    return read_any(params);
+  const std::byte* const memory = word_at(params.source_process, params.source.region, params.source.offset, kReadable);
+  if (memory == nullptr) [[unlikely]]
+    return read_any(params);
+  copy_word(static_cast<std::byte*>(params.destination.pointer), memory);
+  count(thread->number, params.source_process, 1, 0, 8);
+  if (params.on_complete.function != nullptr) thread->completions.run_first(params.on_complete, {});
+  return true;
+}
+
+bool ShmTransport::try_write_async(const WriteParams& params) {
+  ThreadState* const thread = own_thread_state;
+  if (params.size_bytes != 8 || thread == nullptr || thread->completions.running() ||
+      !is_aligned(params.source.pointer, 8)) [[unlikely]]
+    return write_any(params);
+  std::byte* const memory =
+      word_at(params.destination_process, params.destination.region, params.destination.offset, kWritable);
+  if (memory == nullptr) [[unlikely]]
+    return write_any(params);
+  copy_word(memory, static_cast<const std::byte*>(params.source.pointer));
+  count(thread->number, params.destination_process, 1, 8, 0);
+  if (params.on_complete.function != nullptr) thread->completions.run_first(params.on_complete, {});
+  return true;
+}
+
+bool ShmTransport::read_any(const ReadParams& params) {
   if (!has_room(params.on_complete)) return false;
-  RemoteAddress source = params.source;
-  source.process = params.source_process;
   std::byte* memory = nullptr;
-  const Outcome outcome = resolve(source, params.size_bytes, kReadable, &memory);
+  const RemoteAddress& source = params.source;
+  const Outcome outcome =
+      resolve(params.source_process, source.region, source.offset, params.size_bytes, kReadable, &memory);
   if (outcome == Outcome::kOk) {
     copy_bytes(static_cast<std::byte*>(params.destination.pointer), memory, params.size_bytes);
-    count(params.source_process, 1, 0, params.size_bytes);
+    count(thread_state().number, params.source_process, 1, 0, params.size_bytes);
   }
   return complete_now(params.on_complete, {outcome, 0, 0});
 }
 
-bool ShmTransport::try_write_async(const WriteParams& params) {
+bool ShmTransport::write_any(const WriteParams& params) {
   if (!has_room(params.on_complete)) return false;
-  RemoteAddress destination = params.destination;
-  destination.process = params.destination_process;
   std::byte* memory = nullptr;
-  const Outcome outcome = resolve(destination, params.size_bytes, kWritable, &memory);
+  const RemoteAddress& destination = params.destination;
+  const Outcome outcome = resolve(params.destination_process, destination.region, destination.offset, params.size_bytes,
+                                  kWritable, &memory);
   if (outcome == Outcome::kOk) {
     copy_bytes(memory, static_cast<const std::byte*>(params.source.pointer), params.size_bytes);
-    count(params.destination_process, 1, params.size_bytes, 0);
+    count(thread_state().number, params.destination_process, 1, params.size_bytes, 0);
   }
   return complete_now(params.on_complete, {outcome, 0, 0});
 }
@@ -168,15 +267,14 @@ bool ShmTransport::try_write_async(const WriteParams& params) {
 bool ShmTransport::try_atomic_async(const AtomicParams& params) {
   check_width(params);
   if (!has_room(params.on_complete)) return false;
-  RemoteAddress target = params.target;
-  target.process = params.target_process;
   std::byte* memory = nullptr;
   Completion completion;
-  completion.outcome = resolve(target, params.width_bytes, kAtomic, &memory);
+  completion.outcome =
+      resolve(params.target_process, params.target.region, params.target.offset, params.width_bytes, kAtomic, &memory);
   if (completion.ok() && !is_aligned(memory, params.width_bytes)) completion.outcome = Outcome::kBadAddress;
   if (completion.ok()) {
     completion.value = apply_atomic(memory, params);
-    count(params.target_process, 1, 0, 0);
+    count(thread_state().number, params.target_process, 1, 0, 0);
   }
   return complete_now(params.on_complete, completion);
 }
@@ -185,7 +283,7 @@ bool ShmTransport::try_atomic_async(const AtomicParams& params) {
 
 bool ShmTransport::complete_moved(ProcessId peer, const Callback& callback, Outcome outcome, std::uint64_t bytes,
                                   bool reads) {
-  if (outcome == Outcome::kOk) count(peer, 1, reads ? 0 : bytes, reads ? bytes : 0);
+  if (outcome == Outcome::kOk) count(thread_state().number, peer, 1, reads ? 0 : bytes, reads ? bytes : 0);
   return complete_now(callback, {outcome, 0, 0});
 }
 
@@ -268,7 +366,7 @@ bool ShmTransport::push(ProcessId to, const WireHeader& header, const void* payl
     std::memcpy(claim.data, &header, sizeof header);
     if (header.bytes != 0) std::memcpy(claim.data + sizeof header, payload, header.bytes);
     ring.publish(claim, self_);
-    count(to, 1, header.bytes, 0);
+    count(thread_state().number, to, 1, header.bytes, 0);
   }
   if (wake) world_.ring_doorbell(to);
   return claim.data != nullptr;
@@ -341,13 +439,13 @@ void ShmTransport::reply(const ReplyToken& token, const void* payload, std::size
   const std::uint64_t before =
       world_.member(token.process).answered[token.slot / 64].fetch_or(bit, std::memory_order_seq_cst);
   AYT_CHECK((before & bit) == 0, "an RPC of process {} was answered twice", token.process);
-  count(token.process, 1, size_bytes, 0);
+  count(thread_state().number, token.process, 1, size_bytes, 0);
   if (world_.ring(token.process).rouse()) world_.ring_doorbell(token.process);
 }
 
 std::uint32_t ShmTransport::take_reply_slot() noexcept {
   const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
-  const std::uint32_t first = thread_state().stripe % words;
+  const std::uint32_t first = thread_state().number % words;
   for (std::uint32_t i = 0; i < words; ++i) {
     const std::uint32_t index = (first + i) % words;
     std::uint64_t bits = free_slots_[index].load(std::memory_order_relaxed);  // the CAS validates it
@@ -397,7 +495,8 @@ std::size_t ShmTransport::reap_answers() {
         completion.outcome = Outcome::kTooLarge;
       else if (answer.bytes != 0)
         std::memcpy(pending.reply.pointer, answer.payload(), answer.bytes);
-      count(pending.process.load(std::memory_order_relaxed), 0, 0, answer.bytes);  // ours since claim_pending()
+      count(thread_state().number, pending.process.load(std::memory_order_relaxed), 0, 0,
+            answer.bytes);  // ours since claim_pending()
       complete_rpc(slot, completion);
       ++ran;
     }
@@ -433,7 +532,7 @@ std::size_t ShmTransport::drain_ring() {
     }
     WireHeader header;
     std::memcpy(&header, front.data, sizeof header);
-    count(header.source, 0, 0, header.bytes);
+    count(thread_state().number, header.source, 0, 0, header.bytes);
     Message message{header.source, front.data + sizeof header, header.bytes, {}};
     if (header.reply_slot != kNoReply) message.token = {header.source, header.reply_slot, header.serial};
     deliver(header.handler, message);
@@ -578,14 +677,6 @@ void ShmTransport::progress_thread_main() {
 }
 
 // --- counters ---
-
-void ShmTransport::count(ProcessId peer, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept {
-  if (peer == self_) return;
-  Stripe& stripe = stripes_[thread_state().stripe % kStripes];  // counters: relaxed
-  if (messages != 0) stripe.messages_sent.fetch_add(messages, std::memory_order_relaxed);
-  if (sent != 0) stripe.bytes_sent.fetch_add(sent, std::memory_order_relaxed);
-  if (received != 0) stripe.bytes_received.fetch_add(received, std::memory_order_relaxed);
-}
 
 Counters ShmTransport::counters() const noexcept {
   Counters sum;

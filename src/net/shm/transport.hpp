@@ -3,7 +3,8 @@
 // through the receiver's MPSC ring (ring.hpp), an answer straight into the asker's reply slot. Made by each member after
 // the fork, on its start-up thread; N1-N8 of net/transport.hpp hold.
 //
-// S1. Reads, writes and atomics complete before try_* returns; chains of completions do not recurse (completions.hpp).
+// S1. Reads, writes and atomics complete before try_* returns; chains of completions do not recurse (completions.hpp). One
+//     word of 8 bytes takes a short way through the same checks (word_at()).
 // S2. An RPC owns a reply slot from its issue to its completion, so answers always have room and need no ring. The
 //     word `state` of its Pending decides by CAS who completes it: the answer or the failure of the peer.
 // S3. Handlers run under consumer_lock_, which is only ever tried. Answers are reaped without it, by any thread.
@@ -83,9 +84,10 @@ class ShmTransport final : public Transport {
   bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) override;
   void wake() noexcept override { world_.ring_doorbell(self_); }
 
+  static constexpr int kStripes = 65;  // of counters: 64 threads have one each, the others share the last
+
  private:
   static constexpr int kMessagesPerProgress = 64;
-  static constexpr int kStripes = 16;
   static constexpr std::int64_t kNapNsMin = 200'000;
   static constexpr std::int64_t kNapNsMax = 2'000'000;
   static constexpr std::int64_t kSleepSliceNs = 100'000'000;  // then peers are looked at
@@ -116,15 +118,19 @@ class ShmTransport final : public Transport {
   bool has_room(const Callback& callback) const noexcept;
   Outcome resolve_region(ProcessId process, RegionId region, std::uint8_t rights,
                          const RegionEntry** entry) const noexcept;
-  Outcome resolve(const RemoteAddress& address, std::size_t bytes, std::uint8_t rights,
+  Outcome resolve(ProcessId process, RegionId region, std::uint64_t offset, std::size_t bytes, std::uint8_t rights,
                   std::byte** memory) const noexcept;
+  std::byte* word_at(ProcessId process, RegionId region, std::uint64_t offset, std::uint8_t rights) const noexcept;
+  bool read_any(const ReadParams& params);
+  bool write_any(const WriteParams& params);
   bool move_list(const ListParams& params, bool reads);
   bool move_strided(const StridedParams& params, bool reads);
   bool complete_moved(ProcessId peer, const Callback& callback, Outcome outcome, std::uint64_t bytes, bool reads);
   Outcome check_target(ProcessId process, std::size_t bytes, std::size_t bytes_max) const noexcept;
   void deliver(HandlerId id, const Message& message);
   bool push(ProcessId to, const WireHeader& header, const void* payload);
-  void count(ProcessId peer, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;
+  void count(unsigned thread_number, ProcessId peer, std::uint64_t messages, std::uint64_t sent,
+             std::uint64_t received) noexcept;
 
   std::uint32_t take_reply_slot() noexcept;  // kNoReply: none free
   void free_reply_slot(std::uint32_t slot) noexcept;

@@ -56,15 +56,16 @@ struct alignas(64) ReplySlot {
   std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this) + sizeof(ReplySlot); }
 };
 
-struct RegionEntry {
+struct alignas(32) RegionEntry {
   std::atomic<std::uint32_t> rights;  // 0: not registered. release at registration pairs with acquire at use
   std::uint32_t padding;
   std::byte* base;
   std::size_t bytes;
+  std::size_t word_offsets;  // a word of 8 bytes at an offset below this lies inside
 };
 
-// One process' part, in shared memory.
-struct Member {
+// One process' part, in shared memory. Its size is a power of two: a shift finds it.
+struct alignas(4096) Member {
   alignas(64) std::atomic<std::uint32_t> doorbell;                   // futex; grows with each ring
   std::atomic<std::uint32_t> standing;                               // Standing
   std::atomic<std::int32_t> pid;                                     // 0: not attached yet
@@ -72,6 +73,7 @@ struct Member {
   alignas(64) std::atomic<std::uint64_t> answered[kRpcsLimit / 64];  // bit: reply slot filled
   RegionEntry regions[kRegionsMax];
 };
+static_assert(sizeof(Member) == 4096);
 
 class ShmWorld {
  public:
