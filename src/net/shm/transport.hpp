@@ -172,6 +172,7 @@ class ShmTransport final : public Transport {
   std::atomic<bool> started_{false};
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<std::uint32_t> fence_{0};  // what try_fence() steps on: ThreadSanitizer knows no fences
   std::atomic<std::uint32_t> polls_{0};  // a hint for the progress thread (S5)
   std::atomic<std::int64_t> last_look_ns_{0};
   std::array<Stripe, kStripes> stripes_;
