@@ -29,13 +29,20 @@ void LongMessages::send(ProcessId to, const Header& header) {
 // --- the sender ---
 
 bool LongMessages::start(const MessageParams& params) {
-  std::lock_guard lock(mutex_);
-  if (outgoing_.size() == kUnderWayMax) return false;
-  const std::uint64_t id = next_id_++;
-  outgoing_.emplace(id,
-                    Outgoing{params.destination, params.handler, false, static_cast<const std::byte*>(params.payload),
-                             params.size_bytes, 0, params.on_complete});
-  send(params.destination, {Kind::kAsk, params.handler, id, params.size_bytes, 0});
+  AYT_CHECK(params.on_complete.function != nullptr, "a message of {} bytes needs a completion", params.size_bytes);
+  {
+    std::lock_guard lock(mutex_);
+    if (outgoing_.size() == kUnderWayMax) return false;
+    if ((gone_ >> params.destination & 1) == 0) {
+      const std::uint64_t id = next_id_++;
+      outgoing_.emplace(
+          id, Outgoing{params.destination, params.handler, false, static_cast<const std::byte*>(params.payload),
+                       params.size_bytes, 0, params.on_complete});
+      send(params.destination, {Kind::kAsk, params.handler, id, params.size_bytes, 0});
+      return true;
+    }
+  }
+  params.on_complete({Outcome::kPeerFailed, 0, 0});  // it went after its standing was looked at (L5)
   return true;
 }
 
@@ -99,6 +106,7 @@ void LongMessages::give_up_sending(ProcessId to) {
   std::vector<Done> done;
   {
     std::lock_guard lock(mutex_);
+    gone_ |= std::uint64_t{1} << to;
     std::erase_if(asks_, [&](const Ask& ask) { return ask.key.first == to; });
     for (auto at = outgoing_.begin(); at != outgoing_.end();) {
       const auto next = std::next(at);

@@ -36,7 +36,8 @@ class LongMessages {
   using Deliver = void (*)(Transport& transport, HandlerId handler, const Message& message);
   LongMessages(Transport& transport, Deliver deliver);  // takes the handler kNetHandlers + 3
 
-  // The target was checked. False: kUnderWayMax are under way.
+  // The target was checked; it has an on_complete, or nobody would know how long the payload is needed. False: kUnderWayMax
+  // are under way.
   bool start(const MessageParams& params);
 
   // True when progress() has something to try. A hint.
@@ -101,6 +102,7 @@ class LongMessages {
   std::map<Key, Incoming> incoming_;
   std::deque<Ask> asks_;
   std::uint64_t incoming_bytes_ = 0;
+  std::uint64_t gone_ = 0;       // bit: a process of which on_peer_*() told
   std::vector<std::byte> part_;  // room to put one together
 
   std::atomic<std::size_t> granted_{0};  // of outgoing_; written under mutex_

@@ -295,13 +295,12 @@ TYPED_TEST(Conformance, LongMessagesToADeadPeerComplete) {
           until_taken(c.net, [&] {
             return c.net.try_message_async({dead, kUserHandlers, payload.data(), payload.size(), event.callback()});
           });
-        int failed = 0;
         for (Event& event : events) {
           const Completion done = event.wait(c.net);
           EXPECT_TRUE(done.ok() || done.outcome == Outcome::kPeerFailed);
-          failed += !done.ok();
         }
-        EXPECT_GT(failed, 0);
+        wait_until(c.net, [&] { return c.net.peer_failed(dead); });
+        EXPECT_EQ(message(c.net, dead, kUserHandlers, payload.data(), payload.size()).outcome, Outcome::kPeerFailed);
         part(c, 0, dead);
       });
 }
