@@ -6,7 +6,7 @@ set -eu
 
 packages='g++ cmake ninja-build pkg-config ccache git ca-certificates gdb
   libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-  libpng-dev nettle-dev libdw-dev libseccomp-dev'
+  libpng-dev nettle-dev libdw-dev libseccomp-dev libsodium-dev'
 full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev'
 
 case ${1:-} in

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "net/copy.hpp"
 #include "net/net.hpp"
-#include "net/shm/copy.hpp"
 #include "net/shm/transport.hpp"
 
 namespace {
@@ -43,13 +43,13 @@ struct Floor {
 using FloorCall = bool (*)(const Floor&, std::uint64_t offset, std::byte* local, net::Callback callback);
 bool floor_read(const Floor& region, std::uint64_t offset, std::byte* local, net::Callback callback) {
   if (offset > region.bytes || 8 > region.bytes - offset) return false;
-  net::shm::copy_word(local, region.base + offset);
+  net::copy_word(local, region.base + offset);
   callback({});
   return true;
 }
 bool floor_write(const Floor& region, std::uint64_t offset, std::byte* local, net::Callback callback) {
   if (offset > region.bytes || 8 > region.bytes - offset) return false;
-  net::shm::copy_word(region.base + offset, local);
+  net::copy_word(region.base + offset, local);
   callback({});
   return true;
 }

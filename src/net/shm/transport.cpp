@@ -13,9 +13,9 @@
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "net/atomics.hpp"
+#include "net/completions.hpp"
+#include "net/copy.hpp"
 #include "net/pieces.hpp"
-#include "net/shm/completions.hpp"
-#include "net/shm/copy.hpp"
 
 namespace ayatori::net::shm {
 namespace {

@@ -53,7 +53,7 @@ base::Status ShmWorld::create(const ShmConfig& wanted, std::unique_ptr<ShmWorld>
   const auto processes = static_cast<std::size_t>(config.processes);
   world->ring_stride_ = round_up(MpscRing::bytes_needed(config.ring_units), kLine);
   world->reply_stride_ = round_up(sizeof(ReplySlot) + config.payload_bytes_max, kLine);
-  const std::size_t members_at = kLine;
+  const std::size_t members_at = alignof(Member);
   const std::size_t rings_at = round_up(members_at + processes * sizeof(Member), kMapAlign);
   const std::size_t replies_at = round_up(rings_at + processes * world->ring_stride_, kMapAlign);
   world->memory_bytes_ = round_up(replies_at + processes * config.rpcs_max * world->reply_stride_, kMapAlign);

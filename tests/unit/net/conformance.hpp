@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "harness.hpp"
+#include "tcp_harness.hpp"
 
 namespace ayatori::net::testing {
 
@@ -25,10 +26,12 @@ class Names {
   template <class Network>
   static std::string GetName(int) {
     if (std::is_same_v<Network, ShmForks>) return "ShmForks";
-    return std::is_same_v<Network, ShmThreads> ? "ShmThreads" : "Sim";
+    if (std::is_same_v<Network, ShmThreads>) return "ShmThreads";
+    if (std::is_same_v<Network, TcpForks>) return "TcpForks";
+    return std::is_same_v<Network, TcpThreads> ? "TcpThreads" : "Sim";
   }
 };
-using Networks = ::testing::Types<ShmForks, ShmThreads, Sim>;
+using Networks = ::testing::Types<ShmForks, ShmThreads, TcpForks, TcpThreads, Sim>;
 inline std::byte pattern(std::size_t i, int salt) {
   return static_cast<std::byte>((i * 131 + static_cast<std::size_t>(salt) * 29 + 7) & 0xff);
 }

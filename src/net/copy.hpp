@@ -13,7 +13,7 @@
 
 #include "net/transport.hpp"
 
-namespace ayatori::net::shm {
+namespace ayatori::net {
 
 inline void copy_word(std::byte* to, const std::byte* from) noexcept {
   // acquire pairs with the release of the writer of this word, release with the acquire of its reader (M1)
@@ -38,4 +38,4 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
   for (; bytes != 0; --bytes) *to++ = *from++;
 }
 
-}  // namespace ayatori::net::shm
+}  // namespace ayatori::net

@@ -11,7 +11,7 @@
 
 #include "net/types.hpp"
 
-namespace ayatori::net::shm {
+namespace ayatori::net {
 
 class Completions {
  public:
@@ -65,4 +65,4 @@ class Completions {
   std::vector<Entry> queue_;
 };
 
-}  // namespace ayatori::net::shm
+}  // namespace ayatori::net

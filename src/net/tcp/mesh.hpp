@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connects every process of the job with every other at start, whoever else knocks. Blocks its caller, the start-up
+// thread, for start_timeout_ns at most.
+//
+// M1. A process calls those above itself and is called by those below. A call that breaks off is made again.
+// M2. Accepted connections that have not proved themselves: kGuestsMax at most, each for handshake_timeout_ns at most; the
+//     oldest makes room for a new one, so neither a flood nor a stall keeps a peer out for long.
+// M3. The first guest that is dropped is logged with the reason, the others are only counted (debug): strangers cannot fill
+//     a log.
+// M4. The listener is closed when the mesh stands: from then on the job has no open port.
+#pragma once
+
+#include <vector>
+
+#include "net/tcp/config.hpp"
+
+namespace ayatori::net::tcp {
+
+inline constexpr std::size_t kGuestsMax = 128;
+
+// One connected socket per process; none for this process itself and for those that were not reached in time (logged).
+std::vector<Socket> connect_mesh(const TcpConfig& config, Socket listener);
+
+}  // namespace ayatori::net::tcp

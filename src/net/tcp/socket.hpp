@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sockets of the tcp transport: addresses as plain data, listening sockets, the options of connections. Any thread.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/status.hpp"
+
+namespace ayatori::net::tcp {
+
+struct SocketAddress {  // plain data: the bootstrap may hand it to other processes as it is
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+};
+std::string address_text(const SocketAddress& address);  // "127.0.0.1:4711", "[::1]:4711"
+
+// Owns a descriptor.
+class Socket {
+ public:
+  Socket() noexcept = default;
+  explicit Socket(int fd) noexcept : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Socket() { close(); }
+
+  int fd() const noexcept { return fd_; }
+  int release() noexcept { return std::exchange(fd_, -1); }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  void close() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+inline constexpr const char* kLoopback = "127.0.0.1";
+
+// A socket that listens on one interface: `host` is the number of one of this machine's addresses (IPv4 or IPv6), never
+// "all of them"; `port` 0: any free one. `address` is what peers connect to.
+base::Status listen_on(const std::string& host, std::uint16_t port, Socket* listener, SocketAddress* address);
+
+// Begins to connect without blocking; 0, or errno of a failure (EINPROGRESS is none).
+int begin_connect(const SocketAddress& to, Socket* socket);
+// What a connection of the transport is set to: no delay, and little unsent in the kernel, so that short frames need not wait
+// behind megabytes there (send_queue.hpp Q1).
+void set_connection_options(int fd) noexcept;
+
+}  // namespace ayatori::net::tcp

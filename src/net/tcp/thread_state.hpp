@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tcp transport keeps per OS thread.
+#pragma once
+
+#include <atomic>
+
+#include "net/completions.hpp"
+
+namespace ayatori::net::tcp {
+
+struct ThreadState {
+  Completions completions;
+  const void* polls = nullptr;  // the transport whose poll lock this thread holds
+  unsigned stripe = 0;
+};
+
+inline ThreadState& thread_state() {
+  static std::atomic<unsigned> threads{0};
+  thread_local ThreadState state{{}, nullptr, threads.fetch_add(1, std::memory_order_relaxed)};  // any numbers will do
+  return state;
+}
+
+}  // namespace ayatori::net::tcp

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs over the tcp transport on this machine's loopback, for the conformance suite and the transport's own tests.
+//   TcpForks    real processes forked from the test
+//   TcpThreads  the members are threads of the test: for the sanitizers
+#pragma once
+
+#include "harness.hpp"
+#include "net/tcp/transport.hpp"
+
+namespace ayatori::net::testing {
+
+// What the members of one job are told: made before the fork.
+class TcpJob {
+ public:
+  explicit TcpJob(const Job& job) : listeners_(static_cast<std::size_t>(job.processes)) {
+    config_.processes = job.processes;
+    config_.addresses.resize(listeners_.size());
+    config_.job = job.seed;
+    config_.secret.fill(static_cast<unsigned char>(job.seed * 7 + 1));
+    if (job.tiny) {
+      config_.payload_bytes_max = 992;
+      config_.inline_bytes_max = kWholeWordBytesMax;
+      config_.requests_max = 4;
+      config_.send_queue_bytes = 1500;
+      config_.nested_completions_max = 4;
+    }
+    for (std::size_t p = 0; p < listeners_.size(); ++p) {
+      const base::Status status = tcp::listen_on(tcp::kLoopback, 0, &listeners_[p], &config_.addresses[p]);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+  }
+
+  tcp::TcpConfig& config() noexcept { return config_; }  // of all members
+  // What member `self` gets; its listener leaves this object.
+  tcp::TcpConfig take(ProcessId self) {
+    tcp::TcpConfig mine = config_;
+    mine.self = self;
+    mine.listener = listeners_[static_cast<std::size_t>(self)].release();
+    return mine;
+  }
+  // In a process that plays no member, or one whose own listener was taken.
+  void close_listeners() { listeners_.clear(); }
+
+ private:
+  tcp::TcpConfig config_;
+  std::vector<tcp::Socket> listeners_;
+};
+
+inline void check_ends(const std::vector<pid_t>& members) {
+  for (const pid_t pid : members) {
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+      EXPECT_EQ(WTERMSIG(status), SIGKILL) << "a member ended by a signal";  // die()
+    else
+      EXPECT_EQ(WEXITSTATUS(status), 0) << "a member failed";
+  }
+}
+
+// One member's life: transport, memory, prepare, barrier, body.
+inline void run_tcp_member(tcp::TcpConfig config, int threads, const std::function<void(tcp::TcpTransport&)>& die,
+                           const Prepare& prepare, const Body& body) {
+  std::vector<std::uint64_t> memory(kMemoryBytes / 8);
+  tcp::TcpTransport net(std::move(config));
+  Context context{net, reinterpret_cast<std::byte*>(memory.data()), [&] { die(net); }, threads};
+  EXPECT_EQ(net.register_memory(context.memory, kMemoryBytes, kAllRights), 0u);
+  prepare(context);
+  net.start();
+  barrier(net);
+  try {
+    body(context);
+  } catch (const Died&) {
+    net.sever();
+  }
+}
+
+struct TcpForks {
+  static constexpr bool kReal = true;
+  // Returns the members; the caller waits for them (check_ends).
+  static std::vector<pid_t> start(TcpJob& job, const Prepare& prepare, const Body& body) {
+    std::vector<pid_t> members;
+    for (ProcessId p = 0; p < job.config().processes; ++p) {
+      const pid_t pid = fork();
+      EXPECT_GE(pid, 0);
+      if (pid == 0) {
+        alarm(kLimitSeconds);
+        tcp::TcpConfig mine = job.take(p);
+        job.close_listeners();
+        run_tcp_member(std::move(mine), 3, [](tcp::TcpTransport&) { raise(SIGKILL); }, prepare, body);
+        fflush(nullptr);
+        _exit(::testing::Test::HasFailure() ? 1 : 0);
+      }
+      members.push_back(pid);
+    }
+    job.close_listeners();
+    return members;
+  }
+  static void run(const Job& job, const Prepare& prepare, const Body& body) {
+#ifdef __SANITIZE_THREAD__
+    (void)job, (void)prepare, (void)body;
+    GTEST_SKIP() << "ThreadSanitizer watches one process";
+#else
+    TcpJob made(job);
+    check_ends(start(made, prepare, body));
+#endif
+  }
+};
+
+struct TcpThreads {
+  static constexpr bool kReal = true;
+  static void run(const Job& job, const Prepare& prepare, const Body& body) {
+    TcpJob made(job);
+    std::vector<std::thread> members;
+    for (ProcessId p = 0; p < job.processes; ++p) {
+      tcp::TcpConfig mine = made.take(p);
+      mine.progress_thread = p % 2 == 0;  // both ways at once
+      members.emplace_back([&prepare, &body, mine] {
+        run_tcp_member(mine, 2, [](tcp::TcpTransport&) { throw Died{}; }, prepare, body);
+      });
+    }
+    for (std::thread& member : members) member.join();
+  }
+};
+
+}  // namespace ayatori::net::testing

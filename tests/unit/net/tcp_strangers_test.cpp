@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who does not know the job's secret gets nowhere (net/tcp/mesh.hpp), and who knows it but is broken harms only himself
+// (net/tcp/serve.hpp): over real sockets.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <string_view>
+#include <thread>
+
+#include "base/log.hpp"
+#include "tcp_harness.hpp"
+#include "tcp_raw_peer.hpp"
+
+namespace ayatori::net::testing {
+namespace {
+
+using tcp::FrameHeader;
+using tcp::FrameKind;
+using tcp::Handshake;
+
+#ifndef __SANITIZE_THREAD__
+// What the members of a forked job count for their parent.
+struct Tally {
+  std::atomic<int> gate{0};
+  std::atomic<int> reports{0};  // log lines about dropped connections
+  std::atomic<int> ready{0};    // members past start()
+  std::atomic<int> done{0};     // leave for the members to end
+};
+Tally* tally = nullptr;
+
+void map_tally() {
+  void* memory = mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  tally = new (memory) Tally;
+}
+
+void count_reports(base::LogLevel, std::string_view line) {
+  if (line.find("dropped a connection") != std::string_view::npos) tally->reports.fetch_add(1);
+}
+
+void expect_hung_up(const tcp::Socket& socket, const char* who) {
+  EXPECT_LE(raw_receive(socket, sizeof(tcp::Hello) + 1).size(), sizeof(tcp::Hello)) << who << " heard a proof";
+}
+
+// The connector's bytes of a handshake that succeeded.
+RawBytes recorded_call(const tcp::JobTerms& terms, const tcp::Secret& secret, ProcessId from, ProcessId to) {
+  Handshake caller(Handshake::Role::kConnector, terms, secret, from, to);
+  Handshake called(Handshake::Role::kAcceptor, terms, secret, to, -1);
+  const auto carry = [](Handshake& sender, Handshake& receiver) {
+    const auto out = sender.to_send();
+    const RawBytes bytes(out.begin(), out.end());
+    std::memcpy(receiver.to_receive().data(), bytes.data(), bytes.size());
+    receiver.received(bytes.size());
+    sender.sent(bytes.size());
+    return bytes;
+  };
+  RawBytes record = carry(caller, called);
+  carry(called, caller);
+  const RawBytes proof = carry(caller, called);
+  EXPECT_EQ(called.state(), Handshake::State::kProved);
+  record.insert(record.end(), proof.begin(), proof.end());
+  return record;
+}
+
+// While processes 1 and 2 wait for process 0, strangers of all kinds call them; then process 0 is let go and the job runs as
+// if nothing had been. Each process reported one of them. Afterwards no port is open.
+TEST(TcpStrangers, KnockingWhileAJobStartsHarmsNobody) {
+  map_tally();
+  TcpJob job({3, false, 77});
+  job.config().handshake_timeout_ns = 300'000'000;
+  job.config().start_timeout_ns = 90'000'000'000;
+  const tcp::TcpConfig known = job.config();
+  std::vector<pid_t> members;
+  for (ProcessId p = 0; p < 3; ++p) {
+    const pid_t pid = fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      alarm(kLimitSeconds);
+      base::set_log_sink(count_reports);
+      tcp::TcpConfig mine = job.take(p);
+      job.close_listeners();
+      while (p == 0 && tally->gate.load() == 0) usleep(1000);
+      run_tcp_member(
+          std::move(mine), 1, [](tcp::TcpTransport&) {}, [](Context&) {},
+          [](Context& c) {
+            tally->ready.fetch_add(1);
+            for (int i = 0; i < 100; ++i) EXPECT_TRUE(barrier(c.net).ok());
+            wait_until(c.net, [] { return tally->done.load() != 0; });
+          });
+      _exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    members.push_back(pid);
+  }
+  job.close_listeners();
+
+  const tcp::JobTerms terms = tcp::terms_of(known);
+  for (const ProcessId target : {1, 2}) {
+    const tcp::SocketAddress& address = known.addresses[static_cast<std::size_t>(target)];
+    const tcp::Socket junk = raw_connect(address);
+    ASSERT_TRUE(junk);
+    raw_send(junk, RawBytes(100'000, std::byte{0x5A}));
+    expect_hung_up(junk, "junk");
+
+    const tcp::Socket silent = raw_connect(address);
+    const tcp::Socket half = raw_connect(address);
+    raw_send(half, RawBytes(40, std::byte{'a'}));
+    expect_hung_up(silent, "the silent one");
+    expect_hung_up(half, "half a hello");
+
+    tcp::Secret wrong = known.secret;
+    wrong[31] ^= 1;
+    const tcp::Socket liar = raw_connect(address);
+    Handshake lie(Handshake::Role::kConnector, terms, wrong, 0, target);
+    EXPECT_FALSE(raw_handshake(liar, lie));
+
+    tcp::JobTerms other = terms;
+    ++other.job;
+    const tcp::Socket lost = raw_connect(address);
+    Handshake astray(Handshake::Role::kConnector, other, known.secret, 0, target);
+    EXPECT_FALSE(raw_handshake(lost, astray));
+
+    // What process 0 once said to this process, word for word.
+    const tcp::Socket replay = raw_connect(address);
+    raw_send(replay, recorded_call(terms, known.secret, 0, target));
+    expect_hung_up(replay, "the replay");
+  }
+  std::vector<tcp::Socket> flood;
+  for (int i = 0; i < 200; ++i) {
+    tcp::Socket one = raw_connect(known.addresses[2]);
+    if (one) flood.push_back(std::move(one));
+  }
+  tally->gate.store(1);
+  while (tally->ready.load() < 3) usleep(1000);  // the harness ends a hang
+  for (const tcp::Socket& one : flood) expect_hung_up(one, "the flood");
+  for (const tcp::SocketAddress& address : known.addresses) EXPECT_FALSE(raw_connect(address)) << "a port is open";
+  tally->done.store(1);
+  check_ends(members);
+  EXPECT_EQ(tally->reports.load(), 2);
+}
+#endif
+
+// --- a peer that knows the secret and is broken ---
+
+// Process 0 is a transport, process 1 is played by hand.
+class TcpBroken : public ::testing::Test {
+ protected:
+  void start() {
+    TcpJob job({2, true, 5});
+    ASSERT_TRUE(tcp::listen_on(tcp::kLoopback, 0, &listener_, &job.config().addresses[1]).ok());
+    const tcp::TcpConfig mine = job.take(0);
+    net_ = std::make_unique<tcp::TcpTransport>(mine);
+    memory_.assign(1 << 20, std::byte{1});
+    EXPECT_EQ(net_->register_memory(memory_.data(), memory_.size(), kAllRights), 0u);
+    EXPECT_EQ(net_->register_memory(memory_.data(), 64, kReadable), 1u);
+    std::thread peer([&] {
+      ASSERT_TRUE(raw_ready(listener_, POLLIN));
+      peer_ = tcp::Socket(accept(listener_.fd(), nullptr, nullptr));
+      Handshake handshake(Handshake::Role::kAcceptor, tcp::terms_of(mine), mine.secret, 1, -1);
+      EXPECT_TRUE(raw_handshake(peer_, handshake));
+    });
+    net_->start();
+    peer.join();
+    ASSERT_FALSE(net_->peer_failed(1));
+  }
+  void expect_failed(const char* what) {
+    EXPECT_TRUE(wait_until(*net_, [&] { return net_->peer_failed(1); }, std::int64_t{kRawLimitMs} * 1'000'000)) << what;
+    std::uint64_t word = 0;
+    EXPECT_EQ(read(*net_, {1, 0, 0}, &word, 8).outcome, Outcome::kPeerFailed);
+  }
+
+  static FrameHeader header(FrameKind kind, std::uint64_t total = 0, std::uint8_t code = 0) {
+    FrameHeader made;
+    made.kind = kind;
+    made.total = total;
+    made.code = code;
+    made.slot = 1;
+    made.serial = 9;
+    return made;
+  }
+
+  tcp::Socket listener_;
+  tcp::Socket peer_;
+  std::vector<std::byte> memory_;
+  std::unique_ptr<tcp::TcpTransport> net_;
+};
+
+TEST_F(TcpBroken, FramesThatMakeNoSenseFailTheirSender) {
+  const auto to_origin = static_cast<std::uint8_t>(tcp::Way::kToOrigin);
+  struct Case {
+    const char* what;
+    std::vector<std::pair<FrameHeader, std::size_t>> frames;  // and the lengths of their bodies
+  };
+  FrameHeader late = header(FrameKind::kData);
+  late.offset = 8;
+  FrameHeader strange = header(FrameKind::kMessage);
+  strange.handler = 201;
+  const Case cases[] = {
+      {"an unknown kind", {{header(FrameKind{77}), 0}}},
+      {"a payload too long", {{header(FrameKind::kMessage), 993}}},
+      {"a handler that nobody set", {{strange, 8}}},
+      {"an answer that nobody waits for", {{header(FrameKind::kReply), 8}}},
+      {"an acknowledgement that nobody waits for", {{header(FrameKind::kAck), 0}}},
+      {"leave that nobody waits for", {{header(FrameKind::kGo), 0}}},
+      {"data that nobody asked for", {{header(FrameKind::kData, 0, to_origin), 8}}},
+      {"data of no write", {{header(FrameKind::kData), 8}}},
+      {"data out of order", {{header(FrameKind::kWrite, 2000), 0}, {late, 8}}},
+      {"data of no length", {{header(FrameKind::kWrite, 2000), 0}, {header(FrameKind::kData), 0}}},
+      {"more data than announced", {{header(FrameKind::kWrite, 2000), 0}, {header(FrameKind::kData), 2008}}},
+      {"two writes in one slot", {{header(FrameKind::kWrite, 2000), 0}, {header(FrameKind::kWrite, 2000), 0}}},
+  };
+  for (const Case& each : cases) {
+    start();
+    for (const auto& [frame, bytes] : each.frames) raw_frame(peer_, frame, RawBytes(bytes));
+    expect_failed(each.what);
+  }
+}
+
+TEST_F(TcpBroken, AskingWithoutListeningIsBounded) {
+  start();
+  FrameHeader request = header(FrameKind::kRead, 1 << 20);
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    request.slot = i % 4;
+    request.serial = 10 + i;
+    raw_frame(peer_, request);
+  }
+  expect_failed("more long reads than requests_max");
+}
+
+// An answer to a write whose data is still being sent would give the caller's memory back too early.
+TEST_F(TcpBroken, AnAnswerBeforeTheDataIsNoAnswer) {
+  start();
+  std::vector<std::byte> large(64 << 20);
+  Event event;
+  ASSERT_TRUE(net_->try_write_async({1, {1, 0, 0}, large.data(), large.size(), event.callback()}));
+  const RawBytes got = raw_receive(peer_, tcp::kHeaderBytes);
+  ASSERT_EQ(got.size(), tcp::kHeaderBytes);
+  FrameHeader request;
+  std::memcpy(&request, got.data(), sizeof request);
+  ASSERT_EQ(request.kind, FrameKind::kWrite);
+  FrameHeader answer = header(FrameKind::kGo);
+  answer.slot = request.slot;
+  answer.serial = request.serial;
+  raw_frame(peer_, answer);
+  answer.kind = FrameKind::kAck;
+  raw_frame(peer_, answer);
+  EXPECT_EQ(event.wait(*net_).outcome, Outcome::kPeerFailed);
+  expect_failed("an early answer");
+}
+
+// What a target refuses is told, and costs the asker nothing else.
+TEST_F(TcpBroken, RefusedRequestsLeaveThePeerInTheJob) {
+  start();
+  const auto expect_answer = [&](FrameHeader request, std::size_t body, Outcome outcome) {
+    raw_frame(peer_, request, RawBytes(body));
+    const RawBytes got = raw_receive(peer_, tcp::kHeaderBytes);
+    ASSERT_EQ(got.size(), tcp::kHeaderBytes);
+    FrameHeader answer;
+    std::memcpy(&answer, got.data(), sizeof answer);
+    EXPECT_EQ(answer.kind, FrameKind::kAck);
+    EXPECT_EQ(static_cast<Outcome>(answer.code), outcome);
+  };
+  FrameHeader write = header(FrameKind::kWrite, 100);
+  write.region = 1;
+  expect_answer(write, 100, Outcome::kBadAddress);
+  write.total = 10;
+  expect_answer(write, 10, Outcome::kNoRights);
+  write.total = 2000;  // its data is taken and dropped
+  raw_frame(peer_, write);
+  FrameHeader data = header(FrameKind::kData);
+  expect_answer(data, 2000, Outcome::kBadAddress);
+  write.total = 1 << 19;  // is not told to go on
+  expect_answer(write, 0, Outcome::kBadAddress);
+  FrameHeader atomic = header(FrameKind::kAtomic);
+  atomic.handler = 8;
+  atomic.offset = 4;
+  expect_answer(atomic, 8, Outcome::kBadAddress);
+  EXPECT_FALSE(net_->peer_failed(1));
+  for (const std::byte b : memory_) ASSERT_EQ(b, std::byte{1});
+}
+
+}  // namespace
+}  // namespace ayatori::net::testing
