@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "harness.hpp"
+#include "offload_harness.hpp"
 #include "tcp_harness.hpp"
 
 namespace ayatori::net::testing {
@@ -25,13 +26,19 @@ class Names {
  public:
   template <class Network>
   static std::string GetName(int) {
+    if constexpr (requires { Network::kSuffix; }) return GetName<typename Network::Below>(0) + Network::kSuffix;
     if (std::is_same_v<Network, ShmForks>) return "ShmForks";
     if (std::is_same_v<Network, ShmThreads>) return "ShmThreads";
     if (std::is_same_v<Network, TcpForks>) return "TcpForks";
     return std::is_same_v<Network, TcpThreads> ? "TcpThreads" : "Sim";
   }
 };
-using Networks = ::testing::Types<ShmForks, ShmThreads, TcpForks, TcpThreads, Sim>;
+constexpr auto kOffload = offload::OffloadMode::kOffload;
+constexpr auto kWorker = offload::OffloadMode::kWorker;
+using Networks =
+    ::testing::Types<ShmForks, ShmThreads, TcpForks, TcpThreads, Sim, Offloaded<ShmForks, kOffload, 1>,
+                     Offloaded<ShmForks, kWorker, 2>, Offloaded<ShmThreads, kOffload, 2>,
+                     Offloaded<ShmThreads, kWorker, 1>, Offloaded<Sim, kWorker, 1>, Offloaded<Sim, kWorker, 2>>;
 inline std::byte pattern(std::size_t i, int salt) {
   return static_cast<std::byte>((i * 131 + static_cast<std::size_t>(salt) * 29 + 7) & 0xff);
 }
