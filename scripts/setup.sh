@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the build and the checks need on Debian 12. Run by ./check, ./demo and .ci/run; a second run only looks.
-# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap for ./check --full
+# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap and gnuplot for ./check --full
 set -eu
 
 packages='g++ cmake ninja-build pkg-config ccache git ca-certificates gdb
   libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libpng-dev nettle-dev libdw-dev libseccomp-dev libsodium-dev'
-full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev'
+full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev gnuplot-nox'
 
 case ${1:-} in
   '') ;;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The benchmarks. The jobs of one benchmark take turns, so that a disturbance meets all of them.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -66,11 +64,6 @@ int add_samples(const Job& job, const std::string& out, Results& results) {
 }  // namespace
 
 const char* const kStartup = "startup";
-
-void progress(const std::string& text) {
-  static const bool terminal = isatty(STDERR_FILENO) != 0;
-  if (terminal) std::fprintf(stderr, "\r\033[K%s", text.c_str());
-}
 
 bool complain(const Command& command, const Outcome& outcome) {
   progress("");

@@ -38,7 +38,6 @@ bool measure_bars(const Setup& setup, const std::vector<std::string>& names, Res
 bool run_job(const Setup& setup, const Job& job, Results& results);
 bool run_startup(const Setup& setup, int processes, const std::string& space, Results& results);
 bool complain(const Command& command, const Outcome& outcome);  // false
-void progress(const std::string& text);                         // on a terminal only
 extern const char* const kStartup;                              // metric names of run_startup begin with it
 std::string startup_metric(int processes, const std::string& space, bool whole);
 

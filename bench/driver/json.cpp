@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON file: {"schema": 1, "kind", "date", "quick", "machine", "series": [{"benchmark", "metric", "unit", "median",
+// The JSON file of benchmarks and bars: {"schema": 1, "kind", "date", "quick", "machine", "series": [{"benchmark", "metric", "unit", "median",
 // "repetitions": [[sample...]...]}], "bars": [{"name", "measured", "limit", "unit", "side", "kept", "how"}]}.
 #include <sys/stat.h>
 #include <time.h>
@@ -9,15 +9,15 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
+#include "json.hpp"
 #include "results.hpp"
 
 namespace bench {
 namespace {
 
 bool complain_of(const std::string& path) {
-  std::fprintf(stderr, "ayatori-bench: %s: %s\n", path.c_str(), std::strerror(errno));
+  std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, path.c_str(), std::strerror(errno));
   return false;
 }
 
@@ -33,16 +33,31 @@ bool can_write(const std::string& path) {
   return true;
 }
 
-bool write_json(const std::string& path, const Document& document) {
-  using Json = nlohmann::ordered_json;
-  const auto number = [](double value) { return std::isnan(value) ? Json(nullptr) : Json(value); };
+bool write_text(const std::string& path, const std::string& text) {
+  std::FILE* const file = std::fopen(path.c_str(), "we");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr) written &= std::fclose(file) == 0;
+  return written || complain_of(path);
+}
+
+bool write_text(const std::string& path, const Json& json) {
+  return write_text(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Json number(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
+
+Json document_head(const std::string& kind, const std::string& machine_text, bool quick) {
   char date[32];
   const time_t now = time(nullptr);
   tm utc;
   strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-  Json json = {{"schema", 1}, {"kind", document.kind}, {"date", date}, {"quick", document.quick}};
-  Json machine = Json::parse(document.machine, nullptr, false);
-  json["machine"] = machine.is_discarded() ? Json(nullptr) : std::move(machine);
+  Json machine = Json::parse(machine_text, nullptr, false);
+  if (machine.is_discarded()) machine = nullptr;
+  return {{"schema", 1}, {"kind", kind}, {"date", date}, {"quick", quick}, {"machine", std::move(machine)}};
+}
+
+bool write_json(const std::string& path, const Document& document) {
+  Json json = document_head(document.kind, document.machine, document.quick);
   json["series"] = Json::array();
   for (const Series& series : document.results->all())
     json["series"].push_back({{"benchmark", series.benchmark},
@@ -61,11 +76,7 @@ bool write_json(const std::string& path, const Document& document) {
                               {"kept", bar.kept()},
                               {"how", bar.how}});
   }
-  std::FILE* const file = std::fopen(path.c_str(), "we");
-  const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr) written &= std::fclose(file) == 0;
-  return written || complain_of(path);
+  return write_text(path, json);
 }
 
 }  // namespace bench

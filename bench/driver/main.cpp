@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "driver.hpp"
+#include "json.hpp"
 
 namespace {
 
@@ -36,6 +37,7 @@ void usage() {
       "  --quick             tiny sizes, one repetition: does everything run? The figures mean nothing\n"
       "  --bars              instead: the bars that a release keeps; status 1 when one is missed\n"
       "  --programs=FOLDER   of fib, nqueens and the others, for --bars [this program's]\n\n"
+      "`ayatori bench net` measures the transports between processes (`ayatori bench net --help`).\n\n"
       "Benchmarks:%s\nBars:%s\n",
       joined(benchmark_names()).c_str(), joined(bar_names()).c_str());
 }
@@ -101,9 +103,7 @@ int main(int argc, char** argv) {
   setup.programs = folder;
   setup.cases = folder + "/ayatori-bench-cases";
   setup.bare = folder + "/ayatori-bench-bare";
-  // Beside this program in a build, two folders up and in bin/ in an installation (libexec/ayatori).
-  setup.launcher = folder + "/ayatori";
-  if (!executable(setup.launcher)) setup.launcher = folder + "/../../bin/ayatori";
+  setup.launcher = launcher_path();
   if (const int status = parse(argc, argv, setup, options); status >= 0) return status;
   std::vector<std::string> all_needed = {setup.launcher, setup.cases, setup.bare};
   if (options.bars)

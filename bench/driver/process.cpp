@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 
 namespace bench {
@@ -121,6 +122,17 @@ std::string own_folder() {
   return whole.substr(0, whole.rfind('/'));
 }
 
+// Beside this program in a build, two folders up and in bin/ in an installation (libexec/ayatori).
+std::string launcher_path() {
+  const std::string beside = own_folder() + "/ayatori";
+  return executable(beside) ? beside : own_folder() + "/../../bin/ayatori";
+}
+
 bool executable(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
+
+void progress(const std::string& text) {
+  static const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (terminal) std::fprintf(stderr, "\r\033[K%s", text.c_str());
+}
 
 }  // namespace bench

@@ -37,6 +37,8 @@ class Child {
 Outcome run(const Command& command, int timeout_s);
 std::string text_of(const Command& command);  // as typed in a shell
 std::string own_folder();                     // of this executable
+std::string launcher_path();                  // of the `ayatori` that belongs to this executable
 bool executable(const std::string& path);
+void progress(const std::string& text);  // the line on a terminal that says what runs; "" wipes it
 
 }  // namespace bench

@@ -9,11 +9,13 @@
 
 namespace bench {
 
-double median(std::vector<double> values) {
+double quantile(std::vector<double> values, double part) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const std::size_t half = values.size() / 2;
   std::sort(values.begin(), values.end());
-  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
+  const double place = part * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], place - static_cast<double>(below));
 }
 
 std::vector<double> Series::values() const {
@@ -44,15 +46,21 @@ bool Bar::kept() const {
   return side == Side::kAtMost ? measured <= limit : measured >= limit;
 }
 
-namespace {
-
-std::string number(double value) {
+std::string figure(double value) {
   char text[32];
   if (std::isnan(value)) return "-";
   const double size = std::fabs(value);
-  std::snprintf(text, sizeof text, size >= 1000 ? "%.0f" : size >= 100 ? "%.1f" : size >= 1 ? "%.2f" : "%.3f", value);
+  const char* const format = size >= 1000   ? "%.0f"
+                             : size >= 100  ? "%.1f"
+                             : size >= 1    ? "%.2f"
+                             : size >= 0.1  ? "%.3f"
+                             : size >= 0.01 ? "%.4f"
+                                            : "%.5f";
+  std::snprintf(text, sizeof text, size > 0 ? format : "%.0f", value);
   return text;
 }
+
+namespace {
 
 std::string count_of(const Series& series) {
   std::size_t samples = 0;
@@ -72,8 +80,8 @@ void print_series(const std::vector<Series>& all) {
     const auto low = std::min_element(values.begin(), values.end());
     const auto high = std::max_element(values.begin(), values.end());
     std::printf("%-18s %-46s %10s %10s %10s  %-4s %s\n", repeated ? "" : series.benchmark.c_str(),
-                series.metric.c_str(), number(series.middle()).c_str(), values.empty() ? "-" : number(*low).c_str(),
-                values.empty() ? "-" : number(*high).c_str(), series.unit.c_str(), count_of(series).c_str());
+                series.metric.c_str(), figure(series.middle()).c_str(), values.empty() ? "-" : figure(*low).c_str(),
+                values.empty() ? "-" : figure(*high).c_str(), series.unit.c_str(), count_of(series).c_str());
     last = &series.benchmark;
   }
 }
@@ -82,8 +90,8 @@ void print_bars(const std::vector<Bar>& bars) {
   std::printf("%-44s %10s %13s  %-7s %s\n", "bar", "measured", "limit", "verdict", "how");
   for (const Bar& bar : bars) {
     const std::string limit =
-        (bar.side == Side::kAtMost ? "<= " : ">= ") + number(bar.limit) + (bar.unit.empty() ? "" : " " + bar.unit);
-    std::printf("%-44s %10s %13s  %-7s %s\n", bar.name.c_str(), number(bar.measured).c_str(), limit.c_str(),
+        (bar.side == Side::kAtMost ? "<= " : ">= ") + figure(bar.limit) + (bar.unit.empty() ? "" : " " + bar.unit);
+    std::printf("%-44s %10s %13s  %-7s %s\n", bar.name.c_str(), figure(bar.measured).c_str(), limit.c_str(),
                 bar.kept()                 ? "kept"
                 : std::isnan(bar.measured) ? "FAILED"
                                            : "MISSED",

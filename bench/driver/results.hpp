@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bench {
 
-double median(std::vector<double> values);  // NaN of nothing
+// The value below which `part` (0 to 1) of the values lie, interpolated between neighbours; NaN of nothing.
+double quantile(std::vector<double> values, double part);
+std::string figure(double value);  // as tables show it; "-" for NaN
+inline double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
 
 // One metric. A repetition is one run of a program, with one sample or many; its value is their median.
 struct Series {
@@ -51,8 +55,6 @@ struct Document {
   const Results* results = nullptr;
   const std::vector<Bar>* bars = nullptr;
 };
-// Both false, with a message on standard error, when the file cannot be written; the first one leaves no file behind.
-bool can_write(const std::string& path);
-bool write_json(const std::string& path, const Document& document);
+bool write_json(const std::string& path, const Document& document);  // false after a message on standard error
 
 }  // namespace bench

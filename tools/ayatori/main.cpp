@@ -32,6 +32,7 @@ constexpr const char* kHelp =
     "  ayatori run [-n PROCESSES] [-w WORKERS] [OPTIONS] [--] PROGRAM ARGS...   run a program\n"
     "  ayatori info [--json]                       what this machine offers, knobs and their values\n"
     "  ayatori bench [NAME] [--json=FILE]          measure the runtime\n"
+    "  ayatori bench net [OPTIONS]                 measure the transports between processes\n"
     "  ayatori dump JOB                            have a running job say where its threads stand\n"
     "  ayatori --version\n"
     "\n"

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "variants.hpp"
+
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "net/offload/transport.hpp"
+#include "net/shm/transport.hpp"
+#include "net/tcp/transport.hpp"
+
+namespace bench {
+namespace {
+
+class ShmFabric final : public Fabric {
+ public:
+  static base::Status create(const FabricConfig& config, std::unique_ptr<Fabric>* fabric) {
+    auto made = std::make_unique<ShmFabric>();
+    net::shm::ShmConfig world;
+    world.processes = config.processes;
+    if (base::Status status = net::shm::ShmWorld::create(world, &made->world_); !status) return status;
+    made->bytes_ = config.memory_bytes;
+    made->memory_ = static_cast<std::byte*>(
+        made->world_->map_shared(config.memory_bytes * static_cast<std::size_t>(config.processes)));
+    if (made->memory_ == nullptr)
+      return base::error_status(base::Code::kExhausted, "no {} MiB of shared memory for each of {} processes",
+                                config.memory_bytes >> 20, config.processes);
+    *fabric = std::move(made);
+    return base::ok_status();
+  }
+
+  net::Transport& attach(net::ProcessId self) override {
+    memory_ += static_cast<std::size_t>(self) * bytes_;
+    transport_ = std::make_unique<net::shm::ShmTransport>(*world_, self);
+    transport_->register_memory(memory_, bytes_, net::kAllRights);
+    return *transport_;
+  }
+  std::byte* memory() const noexcept override { return memory_; }
+  void detach() noexcept override { transport_.reset(); }
+
+ private:
+  std::unique_ptr<net::shm::ShmWorld> world_;
+  std::byte* memory_ = nullptr;  // of all members; attach(): of this one
+  std::size_t bytes_ = 0;
+  std::unique_ptr<net::shm::ShmTransport> transport_;
+};
+
+// Over the loopback interface.
+class TcpFabric final : public Fabric {
+ public:
+  ~TcpFabric() override {
+    if (memory_ != nullptr) munmap(memory_, bytes_);
+  }
+
+  static base::Status create(const FabricConfig& config, std::unique_ptr<Fabric>* fabric) {
+    auto made = std::make_unique<TcpFabric>();
+    made->config_.processes = config.processes;
+    made->config_.addresses.resize(static_cast<std::size_t>(config.processes));
+    made->listeners_.resize(static_cast<std::size_t>(config.processes));
+    if (getrandom(made->config_.secret.data(), made->config_.secret.size(), 0) < 0)
+      return base::system_status(errno, "the secret of the job");
+    for (std::size_t p = 0; p < made->listeners_.size(); ++p) {
+      base::Status status =
+          net::tcp::listen_on(net::tcp::kLoopback, 0, &made->listeners_[p], &made->config_.addresses[p]);
+      if (!status) return status;
+    }
+    // Private: each member has its own.
+    void* const memory = mmap(nullptr, config.memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return base::system_status(errno, "memory");
+    made->memory_ = static_cast<std::byte*>(memory);
+    made->bytes_ = config.memory_bytes;
+    *fabric = std::move(made);
+    return base::ok_status();
+  }
+
+  net::Transport& attach(net::ProcessId self) override {
+    config_.self = self;
+    config_.listener = listeners_[static_cast<std::size_t>(self)].release();
+    listeners_.clear();
+    transport_ = std::make_unique<net::tcp::TcpTransport>(std::move(config_));
+    transport_->register_memory(memory_, bytes_, net::kAllRights);
+    return *transport_;
+  }
+  std::byte* memory() const noexcept override { return memory_; }
+  void detach() noexcept override { transport_.reset(); }
+
+ private:
+  net::tcp::TcpConfig config_;
+  std::vector<net::tcp::Socket> listeners_;
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::unique_ptr<net::tcp::TcpTransport> transport_;
+};
+
+// Software offloading (thesis 4.4) over another fabric.
+class OffloadFabric final : public Fabric {
+ public:
+  OffloadFabric(std::unique_ptr<Fabric> below, const net::offload::OffloadOptions& options)
+      : below_(std::move(below)), options_(options) {}
+
+  template <class Below, int executors>
+  static base::Status create(const FabricConfig& config, std::unique_ptr<Fabric>* fabric) {
+    std::unique_ptr<Fabric> below;
+    if (base::Status status = Below::create(config, &below); !status) return status;
+    net::offload::OffloadOptions options;
+    options.mode = executors == 0 ? net::offload::OffloadMode::kWorker : net::offload::OffloadMode::kOffload;
+    if (executors != 0) options.executors = executors;
+    *fabric = std::make_unique<OffloadFabric>(std::move(below), options);
+    return base::ok_status();
+  }
+
+  net::Transport& attach(net::ProcessId self) override {
+    transport_ = std::make_unique<net::offload::OffloadTransport>(below_->attach(self), options_);
+    return *transport_;
+  }
+  std::byte* memory() const noexcept override { return below_->memory(); }
+  void detach() noexcept override {
+    transport_.reset();
+    below_->detach();
+  }
+
+ private:
+  const std::unique_ptr<Fabric> below_;
+  const net::offload::OffloadOptions options_;
+  std::unique_ptr<net::offload::OffloadTransport> transport_;
+};
+
+constexpr Variant kVariants[] = {
+    {"shm", "shared memory", ShmFabric::create},
+    {"shm/offload", "an executor thread", OffloadFabric::create<ShmFabric, 1>},
+    {"shm/worker", "whoever waits executes", OffloadFabric::create<ShmFabric, 0>},
+    {"tcp", "loopback", TcpFabric::create},
+    {"tcp/offload", "an executor thread", OffloadFabric::create<TcpFabric, 1>},
+    {"tcp/offload2", "two of them", OffloadFabric::create<TcpFabric, 2>},
+    {"tcp/worker", "whoever waits executes", OffloadFabric::create<TcpFabric, 0>},
+};
+
+}  // namespace
+
+std::span<const Variant> variants() { return kVariants; }
+
+const Variant* find_variant(std::string_view name) {
+  for (const Variant& variant : kVariants)
+    if (name == variant.name) return &variant;
+  return nullptr;
+}
+
+}  // namespace bench
