@@ -365,7 +365,6 @@ TEST(Offload, WhatWasAcceptedCompletesOnceAlsoAtTheEnd) {
       constexpr int kThreads = 6;
       constexpr int kEach = 1'000;
       std::vector<Count> counts(kThreads * kEach);
-      std::atomic<int> rpcs{0};
       {
         OffloadTransport net(below, options_of(mode, executors, 24));
         net.start();
