@@ -109,16 +109,17 @@ bool TcpTransport::move(bool reads, ProcessId process, FrameHeader header, Walk&
   request.is_bulk = !is_short;
   request.awaits_go = awaits_go;
   request.on_complete = done;
-  if (reads || awaits_go) request.local = std::move(local);
+  Walk at_once;  // what leaves with the request
+  (reads || awaits_go ? request.local : at_once) = std::move(local);
 
   const auto push = [&](SendQueue& queue, const FrameHeader& numbered) {
     std::byte* const body = queue.push_request(numbered, !is_short);
     if (body == nullptr) return false;
     fill(body);
     if (!reads && is_short)
-      gather(local, body + descriptor, header.total, header.total <= kWholeWordBytesMax);
+      gather(at_once, body + descriptor, header.total, header.total <= kWholeWordBytesMax);
     else if (!reads && !awaits_go)
-      queue.push_bulk({Way::kToTarget, numbered.slot, numbered.serial, 0, std::move(local)});
+      queue.push_bulk({Way::kToTarget, numbered.slot, numbered.serial, 0, std::move(at_once)});
     return true;
   };
   return issue(slot, peer(process), header, reads ? 0 : header.total, push);
