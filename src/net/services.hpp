@@ -33,4 +33,19 @@ struct Services {
   LongMessages long_messages;
 };
 
+// A transport whose collectives are those of its services.
+class ServicedTransport : public Transport {
+ public:
+  bool try_barrier_async(Callback on_complete) final { return services().collectives.start_barrier(on_complete); }
+  bool try_broadcast_async(const BroadcastParams& params) final {
+    return services().collectives.start_broadcast(params);
+  }
+  bool try_reduce_async(const ReduceParams& params) final { return services().collectives.start_reduce(params); }
+  bool try_gather_async(const GatherParams& params) final { return services().collectives.start_gather(params); }
+  bool try_alltoall_async(const AlltoallParams& params) final { return services().collectives.start_alltoall(params); }
+
+ private:
+  virtual Services& services() noexcept = 0;  // made by the transport itself, whose set_handler() they call
+};
+
 }  // namespace ayatori::net

@@ -34,7 +34,7 @@ struct ShmOptions {
   bool progress_thread = true;
 };
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public ServicedTransport {
  public:
   ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& options = {});
   ~ShmTransport() override;
@@ -66,16 +66,6 @@ class ShmTransport final : public Transport {
   bool try_rpc_async(const RpcParams& params) override;
   void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
 
-  bool try_barrier_async(Callback on_complete) override { return services_.collectives.start_barrier(on_complete); }
-  bool try_broadcast_async(const BroadcastParams& params) override {
-    return services_.collectives.start_broadcast(params);
-  }
-  bool try_reduce_async(const ReduceParams& params) override { return services_.collectives.start_reduce(params); }
-  bool try_gather_async(const GatherParams& params) override { return services_.collectives.start_gather(params); }
-  bool try_alltoall_async(const AlltoallParams& params) override {
-    return services_.collectives.start_alltoall(params);
-  }
-
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override { return world_.standing(process) == Standing::kFailed; }
 
@@ -87,6 +77,8 @@ class ShmTransport final : public Transport {
   static constexpr int kStripes = 65;  // of counters: 64 threads have one each, the others share the last
 
  private:
+  Services& services() noexcept override { return services_; }
+
   static constexpr int kMessagesPerProgress = 64;
   static constexpr std::int64_t kNapNsMin = 200'000;
   static constexpr std::int64_t kNapNsMax = 2'000'000;

@@ -19,7 +19,7 @@
 
 namespace ayatori::net::sim {
 
-class SimTransport final : public Transport {
+class SimTransport final : public ServicedTransport {
  public:
   SimTransport(SimWorld& world, ProcessId self);
 
@@ -52,16 +52,6 @@ class SimTransport final : public Transport {
   bool try_rpc_async(const RpcParams& params) override;
   void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
 
-  bool try_barrier_async(Callback on_complete) override { return services_.collectives.start_barrier(on_complete); }
-  bool try_broadcast_async(const BroadcastParams& params) override {
-    return services_.collectives.start_broadcast(params);
-  }
-  bool try_reduce_async(const ReduceParams& params) override { return services_.collectives.start_reduce(params); }
-  bool try_gather_async(const GatherParams& params) override { return services_.collectives.start_gather(params); }
-  bool try_alltoall_async(const AlltoallParams& params) override {
-    return services_.collectives.start_alltoall(params);
-  }
-
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override { return noticed_[static_cast<std::size_t>(process)]; }
 
@@ -76,6 +66,8 @@ class SimTransport final : public Transport {
   void after_event();
 
  private:
+  Services& services() noexcept override { return services_; }
+
   struct Region {
     std::byte* base;
     std::size_t bytes;

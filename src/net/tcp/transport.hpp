@@ -43,7 +43,7 @@ namespace ayatori::net::tcp {
 
 inline constexpr std::size_t kRegionsMax = 64;
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public ServicedTransport {
  public:
   explicit TcpTransport(TcpConfig config);
   ~TcpTransport() override;
@@ -75,16 +75,6 @@ class TcpTransport final : public Transport {
   bool try_rpc_async(const RpcParams& params) override;
   void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
 
-  bool try_barrier_async(Callback on_complete) override { return services_.collectives.start_barrier(on_complete); }
-  bool try_broadcast_async(const BroadcastParams& params) override {
-    return services_.collectives.start_broadcast(params);
-  }
-  bool try_reduce_async(const ReduceParams& params) override { return services_.collectives.start_reduce(params); }
-  bool try_gather_async(const GatherParams& params) override { return services_.collectives.start_gather(params); }
-  bool try_alltoall_async(const AlltoallParams& params) override {
-    return services_.collectives.start_alltoall(params);
-  }
-
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override;
 
@@ -98,6 +88,8 @@ class TcpTransport final : public Transport {
   void sever() noexcept;
 
  private:
+  Services& services() noexcept override { return services_; }
+
   friend class PeerSink;  // serve.cpp
   static constexpr int kStripes = 16;
   static constexpr int kReceivesPerTurn = 8;  // of one peer, then the next one's turn
