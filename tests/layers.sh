@@ -28,5 +28,9 @@ allow bench/net base net
 for folder in include apps examples bench/*; do [ "$folder" = bench/net ] || allow "$folder"; done
 # Of net, the tools see only the bootstrap and the table of statistics.
 if grep -rnE '#[[:space:]]*include[[:space:]]*"net/' tools | grep -v '"net/bootstrap/'; then bad=1; fi
+# What of net is public lies in include/; what is below net does not know it.
+if grep -rnE '#include <ayatori/net' src/base; then bad=1; fi
+# net/open is for programs alone: nothing of the library needs it but the hook of its start.
+if grep -rn '#include "net/open/' src | grep -vE '^src/net/open/|^src/api/start.cpp:.*"net/open/prepare.hpp"'; then bad=1; fi
 [ $bad = 0 ] && echo "no include points upward"
 exit $bad

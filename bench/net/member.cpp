@@ -11,8 +11,8 @@
 #include <functional>
 #include <thread>
 
+#include <ayatori/net/blocking.hpp>
 #include "base/waiter.hpp"
-#include "net/blocking.hpp"
 
 namespace bench {
 namespace {

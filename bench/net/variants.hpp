@@ -10,8 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include <ayatori/net/transport.hpp>
 #include "base/status.hpp"
-#include "net/transport.hpp"
 
 namespace bench {
 

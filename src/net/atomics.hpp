@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <ayatori/net/types.hpp>
 #include "base/check.hpp"
-#include "net/types.hpp"
 
 namespace ayatori::net {
 

@@ -28,8 +28,8 @@
 #include <mutex>
 #include <vector>
 
+#include <ayatori/net/transport.hpp>
 #include "net/outbox.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net {
 

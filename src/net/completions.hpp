@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "net/types.hpp"
+#include <ayatori/net/types.hpp>
 
 namespace ayatori::net {
 

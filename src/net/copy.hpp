@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "net/transport.hpp"
+#include <ayatori/net/transport.hpp>
 
 namespace ayatori::net {
 

@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include <ayatori/net/transport.hpp>
 #include "net/outbox.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net {
 

@@ -3,6 +3,6 @@
 // whoever creates one.
 #pragma once
 
-#include "net/blocking.hpp"
-#include "net/transport.hpp"
-#include "net/types.hpp"
+#include <ayatori/net/blocking.hpp>
+#include <ayatori/net/transport.hpp>
+#include <ayatori/net/types.hpp>

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/transport.hpp"
+#include <ayatori/net/transport.hpp>
 
 namespace ayatori::net {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include <ayatori/net/transport.hpp>
 #include "net/tcp/receiver.hpp"
-#include "net/transport.hpp"
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include <new>
 #include <type_traits>
 
-#include "net/transport.hpp"
+#include <ayatori/net/transport.hpp>
 
 namespace ayatori::net::offload {
 

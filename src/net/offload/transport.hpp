@@ -34,9 +34,9 @@
 #include <thread>
 #include <vector>
 
+#include <ayatori/net/transport.hpp>
 #include "net/offload/executor.hpp"
 #include "net/offload/tags.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net::offload {
 

@@ -23,10 +23,10 @@
 #include <mutex>
 #include <thread>
 
+#include <ayatori/net/transport.hpp>
 #include "base/shared_lock.hpp"
 #include "net/services.hpp"
 #include "net/shm/world.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net::shm {
 

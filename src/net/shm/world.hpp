@@ -15,9 +15,9 @@
 #include <memory>
 #include <vector>
 
+#include <ayatori/net/types.hpp>
 #include "base/status.hpp"
 #include "net/shm/ring.hpp"
-#include "net/types.hpp"
 
 namespace ayatori::net::shm {
 

@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
+#include <ayatori/net/transport.hpp>
 #include "net/services.hpp"
 #include "net/sim/world.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net::sim {
 

@@ -19,8 +19,8 @@
 #include <random>
 #include <vector>
 
+#include <ayatori/net/types.hpp>
 #include "base/clock.hpp"
-#include "net/types.hpp"
 
 namespace ayatori::net::sim {
 

@@ -5,11 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include <ayatori/net/types.hpp>
 #include "net/tcp/handshake.hpp"
 #include "net/tcp/socket.hpp"
-#include "net/types.hpp"
 
 namespace ayatori::net::tcp {
 
@@ -18,6 +19,7 @@ struct TcpConfig {
   int processes = 1;
   int listener = -1;  // of this process, listen_on()'s; the transport owns it from its construction on
   std::vector<SocketAddress> addresses;  // of every process' listener
+  std::vector<std::string> hosts;        // of every process, for messages; may be empty
   Secret secret{};
   std::uint64_t job = 0;  // any number; tells jobs apart that share a secret
 

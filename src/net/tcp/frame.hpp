@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <span>
 
-#include "net/types.hpp"
+#include <ayatori/net/types.hpp>
 
 namespace ayatori::net::tcp {
 

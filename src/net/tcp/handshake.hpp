@@ -22,8 +22,8 @@
 #include <cstdint>
 #include <span>
 
+#include <ayatori/net/types.hpp>
 #include "net/tcp/frame.hpp"
-#include "net/types.hpp"
 
 namespace ayatori::net::tcp {
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
@@ -21,10 +22,17 @@ namespace ayatori::net::tcp {
 
 // --- start and end ---
 
+base::Status TcpTransport::connect() {
+  base::Status status = connect_mesh(config_, std::move(listener_), &connected_);
+  sodium_memzero(config_.secret.data(), config_.secret.size());
+  return status;
+}
+
 void TcpTransport::start() {
   AYT_CHECK(!started_.load(std::memory_order_relaxed), "started twice");  // one thread
-  std::vector<Socket> sockets = connect_mesh(config_, std::move(listener_));
-  sodium_memzero(config_.secret.data(), config_.secret.size());
+  if (connected_.empty())
+    if (const base::Status status = connect(); !status.ok()) base::log_error("{}", status.message());
+  std::vector<Socket> sockets = std::exchange(connected_, {});
   const std::int64_t now_ns = base::real_now_ns();
   last_look_ns_ = now_ns;
   for (const std::unique_ptr<Peer>& each : peers_) {

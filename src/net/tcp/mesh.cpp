@@ -64,7 +64,7 @@ class Mesh {
         sockets_(static_cast<std::size_t>(config.processes)),
         calls_(static_cast<std::size_t>(config.processes)) {}
 
-  std::vector<Socket> run() {
+  base::Status run(std::vector<Socket>* sockets) {
     const std::int64_t start_ns = base::real_now_ns();
     while (missing() != 0) {
       const std::int64_t now_ns = base::real_now_ns();
@@ -74,8 +74,9 @@ class Mesh {
       if (awaited() == 0) listener_.close();  // M4
       wait(std::min(kPollNsMax, config_.start_timeout_ns - (now_ns - start_ns)));
     }
-    report(base::real_now_ns() - start_ns);
-    return std::move(sockets_);
+    base::Status status = outcome(base::real_now_ns() - start_ns);
+    *sockets = std::move(sockets_);
+    return status;
   }
 
  private:
@@ -210,15 +211,20 @@ class Mesh {
     if (polled_[0].revents != 0) accept_guests();
   }
 
-  void report(std::int64_t took_ns) const {
+  base::Status outcome(std::int64_t took_ns) const {
     if (dropped_ > 1) base::log_debug("tcp: {} connections were dropped while the job started", dropped_);
     std::string lost;
     for (ProcessId p = 0; p < config_.processes; ++p) {
       if (p == config_.self || connected(p)) continue;
       const char* const why = p < config_.self ? "it did not call" : calls_[static_cast<std::size_t>(p)].trouble;
-      lost += base::formatted("{} {} ({})", lost.empty() ? "" : ",", p, why);
+      const auto index = static_cast<std::size_t>(p);
+      const std::string host = index < config_.hosts.size() ? " on host " + config_.hosts[index] : "";
+      lost += base::formatted("{} {}{} at {} ({})", lost.empty() ? "" : ",", p, host,
+                              address_text(config_.addresses[index]), why);
     }
-    if (!lost.empty()) base::log_error("tcp: no connection after {} ms with process{}", took_ns / base::kNsPerMs, lost);
+    if (lost.empty()) return base::ok_status();
+    return base::error_status(base::Code::kTimeout, "tcp: no connection after {} ms with process{}",
+                              took_ns / base::kNsPerMs, lost);
   }
 
   const TcpConfig& config_;
@@ -234,8 +240,8 @@ class Mesh {
 
 }  // namespace
 
-std::vector<Socket> connect_mesh(const TcpConfig& config, Socket listener) {
-  return Mesh(config, std::move(listener)).run();
+base::Status connect_mesh(const TcpConfig& config, Socket listener, std::vector<Socket>* sockets) {
+  return Mesh(config, std::move(listener)).run(sockets);
 }
 
 }  // namespace ayatori::net::tcp

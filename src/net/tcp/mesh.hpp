@@ -18,7 +18,8 @@ namespace ayatori::net::tcp {
 
 inline constexpr std::size_t kGuestsMax = 128;
 
-// One connected socket per process; none for this process itself and for those that were not reached in time (logged).
-std::vector<Socket> connect_mesh(const TcpConfig& config, Socket listener);
+// `sockets`: a connected one per process; none for this process itself and for those that were not reached in time, which the
+// status names (kTimeout).
+base::Status connect_mesh(const TcpConfig& config, Socket listener, std::vector<Socket>* sockets);
 
 }  // namespace ayatori::net::tcp

@@ -12,10 +12,10 @@
 #include <mutex>
 #include <vector>
 
+#include <ayatori/net/types.hpp>
 #include "net/tcp/receiver.hpp"
 #include "net/tcp/send_queue.hpp"
 #include "net/tcp/socket.hpp"
-#include "net/types.hpp"
 
 namespace ayatori::net::tcp {
 

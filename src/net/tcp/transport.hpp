@@ -31,13 +31,13 @@
 #include <thread>
 #include <vector>
 
+#include <ayatori/net/transport.hpp>
 #include "base/shared_lock.hpp"
 #include "net/services.hpp"
 #include "net/tcp/config.hpp"
 #include "net/tcp/peer.hpp"
 #include "net/tcp/requests.hpp"
 #include "net/tcp/sleepers.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net::tcp {
 
@@ -78,7 +78,9 @@ class TcpTransport final : public ServicedTransport {
   void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
   bool peer_failed(ProcessId process) const noexcept override;
 
-  // Connects with everybody; blocks for start_timeout_ns at most. Whoever is not there then is failed.
+  // Connects with everybody; blocks for start_timeout_ns at most. The status names whoever is not there then.
+  base::Status connect();
+  // Connects, unless that has been done. Whoever was not reached is failed.
   void start() override;
   std::size_t progress() override;
   bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) override;
@@ -175,6 +177,7 @@ class TcpTransport final : public ServicedTransport {
   const ProcessId self_;
   const int processes_;
   Socket listener_;
+  std::vector<Socket> connected_;  // by connect(), for start()
   Socket epoll_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::array<Handler, kHandlersMax> handlers_;

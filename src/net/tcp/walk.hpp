@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "net/types.hpp"
+#include <ayatori/net/types.hpp>
 
 namespace ayatori::net::tcp {
 

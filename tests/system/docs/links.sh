@@ -25,7 +25,7 @@ done
 # shellcheck disable=SC2086
 for rule in $(grep -ohE '\b[A-Z][0-9]{1,2}\b' $(find src -name README.md) docs/internals/*.md docs/design/*.md | sort -u); do
   case $rule in T1 | T3 | P[0-9]*) continue ;; esac
-  grep -rqE --include='*.[ch]*' --include='*.S' "^// $rule\." src || {
+  grep -rqE --include='*.[ch]*' --include='*.S' "^// $rule\." src include || {
     echo "cited in a document, stated in no header: $rule"
     bad=1
   }

@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
+#include <ayatori/net/blocking.hpp>
 #include "base/clock.hpp"
-#include "net/blocking.hpp"
 #include "net/sim/params.hpp"
 #include "net/sim/script.hpp"
 #include "net/sim/transport.hpp"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/transport.hpp"
+#include <ayatori/net/transport.hpp>
 
 namespace ayatori::net::offload::testing {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "net/blocking.hpp"
+#include <ayatori/net/blocking.hpp>
 #include "net/offload/transport.hpp"
 #include "offload_fake.hpp"
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include <ayatori/net/transport.hpp>
 #include "net/tcp/frame.hpp"
 #include "net/tcp/receiver.hpp"
 #include "net/tcp/send_queue.hpp"
 #include "net/tcp/walk.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net::tcp {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam of the net layer (thesis ch. 4): what every interconnect looks like from above. Layers above hold a
+// Part of the public interface, <ayatori/net.hpp>. The seam of the net layer (thesis ch. 4; the calls:
+// 4.3.1): what every interconnect looks like from above. Programs get theirs from open(), the layers of the library hold a
 // Transport&; wrappers (offloading: Requester -> ring -> Executor -> Completer) and tests are templates over
 // TransportLike. One object is one process' end of the job's network; every member function may be called on any OS
 // thread, never on a stack of the space, unless it says otherwise.
@@ -25,11 +26,11 @@
 //     to p before: the one order without a completion. A message's effect is that its handler begins.
 #pragma once
 
+#include <ayatori/net/types.hpp>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-
-#include "net/types.hpp"
 
 namespace ayatori::net {
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting forms of the transport's calls, for start-up code, tests and cold paths. Called on native stacks of OS threads,
-// never in handlers, callbacks or on a stack of the space: whoever runs user-level threads uses the asynchronous calls.
+// Part of the public interface, <ayatori/net.hpp>. Waiting forms of the transport's calls (thesis 4.3.1), for start-up code,
+// tests and cold paths. Called on native stacks of OS threads, of as many as one likes at once, never in handlers, callbacks
+// or on a stack of the space: whoever runs user-level threads uses the asynchronous calls.
 //
-// B1. Each call returns after its request completed, whatever the outcome; a full ring is waited for.
+// B1. Each call returns after its request completed, whatever the outcome (Completion::outcome says which); a full ring is
+//     waited for.
 #pragma once
+
+#include <ayatori/net/transport.hpp>
 
 #include <atomic>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
-
-#include "base/waiter.hpp"
-#include "net/transport.hpp"
 
 namespace ayatori::net {
 
@@ -22,17 +23,18 @@ bool wait_until(Transport& transport, Condition&& condition, std::int64_t timeou
                         const_cast<void*>(static_cast<const void*>(&condition)), timeout_ns);
 }
 
+namespace detail {
+void until_taken(Transport& transport, bool (*attempt)(void* data), void* data);
+}
+
 // Repeats a try_* call until there is room. Room is made by other processes, which wake nobody for it: so this polls, less
-// and less often (base/waiter.hpp W4).
+// and less often.
 template <class Attempt>
 void until_taken(Transport& transport, Attempt&& attempt) {
-  base::SpinThenSleep spin;
-  while (!attempt()) {
-    if (transport.progress() != 0)
-      spin.reset();
-    else
-      spin.wait();
-  }
+  if (attempt()) return;
+  detail::until_taken(
+      transport, [](void* data) -> bool { return (*static_cast<std::remove_reference_t<Attempt>*>(data))(); },
+      const_cast<void*>(static_cast<const void*>(&attempt)));
 }
 
 // One completion to wait for; reusable after each wait.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request to another process looks like (thesis 4.3.1, listing 4.1): addresses, requests, completions. Plain
-// data without behaviour; built on any thread, copied by the transport before the try_* call returns.
+// Part of the public interface, <ayatori/net.hpp>. What a request to another process looks like (thesis 4.3.1, listing 4.1):
+// addresses, requests, completions. Sizes and offsets are in bytes. Plain data without behaviour; built on any thread, copied by the transport before the try_* call returns.
 //
 // T1. A request is a struct of numbers and pointers; whoever issues it keeps the local buffers alive and unchanged (a
 //     read's: untouched) until its completion was called.
@@ -133,7 +133,7 @@ struct StridedParams {
 
 using HandlerId = std::uint16_t;
 inline constexpr HandlerId kHandlersMax = 256;
-// Each layer numbers its handlers in its own range.
+// Each layer numbers its handlers in its own range; programs take those from kUserHandlers to kHandlersMax - 1.
 inline constexpr HandlerId kNetHandlers = 0;
 inline constexpr HandlerId kGasHandlers = 16;
 inline constexpr HandlerId kStoreHandlers = 48;
