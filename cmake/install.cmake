@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: headers, libayatori.a, the CMake package `ayatori` and ayatori.pc (the launcher: tools/). Included last by
-# the project's list; tests/system/install builds outside programs against the result.
+# cmake --install: headers, libayatori.a, libayatori_net.a, the CMake package `ayatori`, ayatori.pc and ayatori-net.pc (the
+# launcher: tools/). Included last by the project's list; tests/system/install builds outside programs against the result.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-set(_libraries ayatori)
+set(_libraries ayatori ayatori_net)
 if(TARGET ayatori_local_new) # the library without its operator new and delete; ayatori::local_new
   list(APPEND _libraries ayatori_local_new)
   set_target_properties(ayatori_local_new PROPERTIES EXPORT_NAME local_new)
@@ -30,4 +30,5 @@ string(REGEX REPLACE "/$" "" AYATORI_PC_UP "${AYATORI_PC_UP}")
 # The same link line as ayatori::ayatori's, for compilers called without CMake. There is only a static library, so
 # what it needs stands in Libs, and a C program needs no --static.
 configure_file(${CMAKE_CURRENT_LIST_DIR}/ayatori.pc.in ${PROJECT_BINARY_DIR}/ayatori.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/ayatori.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/ayatori-net.pc.in ${PROJECT_BINARY_DIR}/ayatori-net.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/ayatori.pc ${PROJECT_BINARY_DIR}/ayatori-net.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

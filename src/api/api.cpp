@@ -11,6 +11,7 @@
 #include "dsm/dsm.hpp"
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "net/bootstrap/surroundings.hpp"
 #include "tasks/atomics.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
@@ -109,6 +110,7 @@ int run_job(int argc, char** argv, void (*construct)(void*, void*), int (*call)(
   api::ensure_started();
   static constinit std::atomic<bool> called{false};
   if (called.exchange(true)) net::bootstrap::end_job(125, "ayatori::run was called a second time: a job has one run");
+  net::bootstrap::refuse_several_machines();
   tasks::Root root{};
   root.construct = construct;
   root.call = reinterpret_cast<void*>(call);

@@ -20,6 +20,7 @@
 #include "gas/heap.hpp"
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "net/open/prepare.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
 #include "ult/fiber.hpp"
@@ -100,6 +101,7 @@ __attribute__((constructor(101))) void start() {
   tasks::reserve(processes);
   tasks::sync::reserve();
   check_mode::reserve(processes);
+  if (&net::prepare_open != nullptr) net::prepare_open();
   boot::fork_members();
   const boot::Job& job = boot::job();
   base::set_identity(job.process_id, processes);

@@ -27,17 +27,26 @@ constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
 constexpr bool kThreadSanitizer = false;
 #endif
 
+// Ends within seconds when the host is not there, or no longer; asks nothing, since nobody is there to answer.
+constexpr const char* kRemoteShell =
+    "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -- {host} {command}";
+
 // The table. Order as printed; names are looked up by their text. min and max are inclusive.
 //  name, kind, default, unit, min, max, shape, choices, simulation, help
 constexpr Knob kTable[] = {
     {"AYATORI_PROCESSES", KnobKind::kInt, "1", "", 1, 64, KnobShape::kAny, nullptr, "1..6",
      "processes of the job; read by the launcher only"},
+    {"AYATORI_HOSTS", KnobKind::kText, "", "", 0, 0, KnobShape::kAny, nullptr, "-",
+     "hosts of the job, with commas between; read by the launcher only"},
+    {"AYATORI_RSH", KnobKind::kText, kRemoteShell, "", 0, 0, KnobShape::kAny, nullptr, "-",
+     "how a host is reached: a command for sh with {host} and {command} in it, which become one word each; read by the "
+     "launcher only"},
     {"AYATORI_WORKERS", KnobKind::kInt, "0", "", 0, 256, KnobShape::kAny, nullptr, "1..3",
      "workers a process; 0: CPUs of the affinity mask divided by the processes of this machine, at least 1"},
     {"AYATORI_ENGINE", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|uffd|mprotect", "-",
      "how accesses to remote memory are caught"},
-    {"AYATORI_TRANSPORT", KnobKind::kChoice, "shm", "", 0, 0, KnobShape::kAny, "shm", "-",
-     "how processes talk to each other"},
+    {"AYATORI_TRANSPORT", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|shm|tcp", "-",
+     "how processes talk to each other; auto: shm on one machine, tcp between machines"},
     {"AYATORI_SPACE_SIZE", KnobKind::kSize, kThreadSanitizer ? "16G" : "1T", "bytes", 16 * kMi, 4 * kTi,
      KnobShape::kAny, nullptr, "-", "size of the global space, reserved and not allocated"},
     {"AYATORI_SPACE_BASE", KnobKind::kSize, kThreadSanitizer ? "0x1000000000" : "0x200000000000", "address",
@@ -59,6 +68,12 @@ constexpr Knob kTable[] = {
      "allocations of 1 MiB and more are dealt out over the processes in blocks of it; 0: in one block a process"},
     {"AYATORI_NET_DELAY", KnobKind::kInt, "0", "ns", 0, 1'000'000'000, KnobShape::kAny, nullptr, "0..1000000",
      "delay added to every remote fetch, to see how a program does on a slower network"},
+    {"AYATORI_NET_INTERFACE", KnobKind::kText, "", "", 0, 0, KnobShape::kAny, nullptr, "-",
+     "where tcp listens when a job has several machines: an interface, an address or a network like 10.1.0.0/16"},
+    {"AYATORI_NET_MEMORY", KnobKind::kSize, "1G", "bytes", kMi, kTi, KnobShape::kAny, nullptr, "-",
+     "most that a process can get from net::allocate_memory on one machine; reserved and not allocated"},
+    {"AYATORI_START_TIMEOUT", KnobKind::kInt, "60", "s", 1, 3'600, KnobShape::kAny, nullptr, "-",
+     "how long the processes of a job wait for each other when it starts"},
     {"AYATORI_LOG", KnobKind::kChoice, "warn", "", 0, 0, KnobShape::kAny, "error|warn|info|debug", "-",
      "what the runtime tells on standard error"},
     {"AYATORI_SYSCALLS", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|dispatch|wrap", "-",

@@ -315,7 +315,13 @@ void Job::on_ordinary_exit(int process, int status, boot::Phase phase) {
                                               name_of(process), status));
     return;
   }
-  if (phase != boot::Phase::kStarting || options_.processes == 1) return;
+  if (phase == boot::Phase::kJoined && status != 0) {
+    end(status, base::formatted("{} exited with status {} while it held a transport of ayatori::net; the job is ended",
+                                name_of(process), status));
+    return;
+  }
+  const bool unjoined = phase == boot::Phase::kStarting || phase == boot::Phase::kJoining;
+  if (!unjoined || options_.processes == 1) return;
   // It will not come to the run: who waits for it there, or comes there later (J3 in job_control.hpp), waits in vain.
   const int early_status = status != 0 ? status : kExitStart;
   if (channel_.control->left_early.load(std::memory_order_relaxed) == 0) {
@@ -323,10 +329,13 @@ void Job::on_ordinary_exit(int process, int status, boot::Phase phase) {
     channel_.control->left_early.store(static_cast<std::uint32_t>(process) + 1, std::memory_order_seq_cst);
   }
   for (int other = 0; other < options_.processes; ++other) {
-    if (other == process || !is_alive(other) || phase_of(other) != boot::Phase::kRunning) continue;
-    end(early_status, base::formatted("{} exited with status {} without calling ayatori::run, where process {} waits; "
-                                      "the job is ended",
-                                      name_of(process), status, other));
+    const boot::Phase there = phase_of(other);
+    const bool waits = there == boot::Phase::kRunning || there == boot::Phase::kJoining;
+    if (other == process || !is_alive(other) || !waits) continue;
+    end(early_status,
+        base::formatted("{} exited with status {} without calling {}, where process {} waits; the job is ended",
+                        name_of(process), status,
+                        there == boot::Phase::kRunning ? "ayatori::run" : "ayatori::net::open", other));
     return;
   }
 }

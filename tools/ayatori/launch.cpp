@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -113,9 +114,12 @@ int open_channel(const RunOptions& options, std::uint32_t flags, Channel& channe
   control->bytes = sizeof(boot::JobControl);
   control->launcher_pid = getpid();
   control->process_count = options.processes;
-  control->flags = flags;
+  control->job_processes = options.processes;
+  control->flags = flags | boot::kLoopback;
   control->job_id = static_cast<std::uint64_t>(getpid()) << 32 ^ static_cast<std::uint64_t>(now.tv_nsec) ^
                     static_cast<std::uint64_t>(now.tv_sec) << 10;
+  if (getrandom(control->secret.data(), control->secret.size(), 0) != static_cast<ssize_t>(control->secret.size()))
+    return fail(kExitStart, "cannot make the job's secret: {}", error_text(errno));
   channel.control = control;
 
   int ends[2];

@@ -179,16 +179,16 @@ void set_phase(Phase phase) {
   if (internal::is_stray()) return;
   JobControl& control = *the_state.job.control;
   internal::self().phase.store(static_cast<std::uint32_t>(phase), std::memory_order_seq_cst);  // J3
-  if (phase != Phase::kRunning) return;
+  if (phase != Phase::kRunning && phase != Phase::kJoining) return;
   if (const std::uint32_t early = control.left_early.load(std::memory_order_seq_cst)) {
     char why[160];
-    const std::size_t bytes =
-        base::print_to(why, "process {} exited without calling ayatori::run, which this one did", early - 1);
+    const std::size_t bytes = base::print_to(why, "process {} exited without calling {}, which this one did", early - 1,
+                                             phase == Phase::kRunning ? "ayatori::run" : "ayatori::net::open");
     end_job(control.left_early_status.load(std::memory_order_relaxed), {why, bytes});
   }
   // All members are born: the launcher notes their pids before the program's own code can overwrite them.
   if (the_state.job.process_id == 0 && the_state.job.process_count > 1) internal::notify_launcher();
-  if (!the_state.exit_hooked) {
+  if (phase == Phase::kRunning && !the_state.exit_hooked) {
     the_state.exit_hooked = true;
     on_exit(on_exit_handler, nullptr);
   }

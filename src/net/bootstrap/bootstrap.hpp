@@ -38,7 +38,8 @@ void begin();
 // memory is copied.
 void fork_members();
 
-// Any thread of a member. kRunning on entering run(), kFinished when it returned. Entering ends the job when another
+// Any thread of a member. kRunning on entering run(), kFinished when it returned; for net::open() kJoining, kJoined, and kFinished
+// when its transport is closed. Entering ends the job when another
 // member has already left without entering (J3). From the first kRunning on, exit() inside the run ends the job.
 void set_phase(Phase phase);
 Phase phase() noexcept;

@@ -10,6 +10,7 @@
 // J4. Messages only hint: all facts lie in the memory, so that a lost or repeated message changes nothing but time.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace ayatori::net::bootstrap {
 
 inline constexpr int kMaxProcesses = 64;
 inline constexpr std::uint64_t kMagic = 0x726f746179410001;     // "\1\0Ayator"
-inline constexpr std::uint32_t kVersion = 1;                    // of this layout and of the messages
+inline constexpr std::uint32_t kVersion = 2;                    // of this layout and of the messages
 inline constexpr const char* kControlName = "ayatori-control";  // of the memfd, as /proc/PID/fd shows it
 inline constexpr const char* kBootVariable = "AYATORI__BOOT";   // "CONTROL_FD,SOCKET_FD"
 inline constexpr const char* kNoteOwner = "Ayatori";            // ELF note in every program that has the library
@@ -30,7 +31,9 @@ enum class Phase : std::uint32_t {
   kUnborn = 0,
   kStarting = 1,  // from the library's constructor to run()
   kRunning = 2,   // inside ayatori::run
-  kFinished = 3,  // run() returned; main goes on
+  kFinished = 3,  // run() returned, or the transport of net::open() is closed; main goes on
+  kJoining = 4,   // inside net::open(), which waits for the other members
+  kJoined = 5,    // holds a transport of net::open()
 };
 
 // JobControl::flags.
@@ -39,6 +42,18 @@ inline constexpr std::uint32_t kLabelOut = 2;     // members' standard output go
 inline constexpr std::uint32_t kLabelErr = 4;     // standard error too
 inline constexpr std::uint32_t kLabelMerged = 8;  // both are one file: one pipe, so that their order stays
 inline constexpr std::uint32_t kWantStats = 16;   // the launcher wants the counters
+inline constexpr std::uint32_t kWide = 32;        // the job has members on other machines, with a launcher each
+inline constexpr std::uint32_t kLoopback = 64;    // loopback reaches every member
+
+// How its peers reach a process, and what they call it: plain data, the same on all machines.
+struct Card {
+  char host[64] = {};               // its machine's name, for messages
+  char place[80] = {};              // place.hpp: equal where loopback, and later shared memory, reaches it
+  unsigned char address[28] = {};   // sockaddr_in or sockaddr_in6 of its listener
+  std::uint32_t address_bytes = 0;  // 0: it has none
+};
+static_assert(sizeof(Card) == 176);
+using Secret = std::array<unsigned char, 32>;
 
 struct alignas(64) MemberControl {
   std::atomic<std::int32_t> pid{0};             // by the member and by whoever forked it
@@ -69,6 +84,10 @@ struct JobControl {
   std::int32_t process_count = 1;
   std::uint32_t flags = 0;
   std::uint64_t job_id = 0;
+  // Of the whole job, which has more members than process_count where kWide is set.
+  std::int32_t job_processes = 1;
+  std::int32_t first_process = 0;  // number there of this machine's process 0
+  Secret secret{};                 // of the job's connections
 
   // Arrivals in the low half, generation in the high half: the process barrier (barrier.hpp).
   alignas(64) std::atomic<std::uint64_t> barrier{0};
@@ -85,6 +104,10 @@ struct JobControl {
   Line reserved[16];
   MemberControl members[kMaxProcesses];
   std::atomic<std::uint64_t> stats[kMaxProcesses][kStatSlots]{};  // row p: by member p
+  // Of the whole job's processes: by the member, or by the launcher for members of other machines.
+  Card cards[kMaxProcesses];
+  std::atomic<std::uint32_t> card_filled[kMaxProcesses]{};  // release, after the card
+  alignas(64) std::atomic<std::uint32_t> cards_filled{0};   // grows with each (futex)
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# An outsider's view: installs the build into a new folder, moves that, builds a C++ program with find_package and a C++
-# and a C program with pkg-config against it, and runs them with the installed launcher.
+# An outsider's view: installs the build into a new folder, moves that, builds C++ programs with find_package and C++ and C
+# programs with pkg-config against it, with the whole library and with the communication library alone, and runs them with
+# the installed launcher.
 # Usage: run.sh BUILD_FOLDER C++_COMPILER C_COMPILER
 set -eu
 build=$1 cxx=$2 cc=$3
@@ -23,6 +24,7 @@ run cmake --install "$build" --prefix "$work/staged" >"$work/install.log" || { c
 mv "$work/staged" "$work/moved" # neither package file may hold the folder it was installed into
 prefix=$work/moved
 cp -r "$here/outside" "$work/outside"
+cp "$here/../../../examples/net_ring.cpp" "$work/outside"
 
 run cmake -G Ninja -S "$work/outside" -B "$work/outside/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_C_COMPILER="$cc" >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
@@ -42,6 +44,7 @@ export PKG_CONFIG_PATH
   run "$cxx" -std=c++20 -O1 "$work/outside/sum.cpp" -o "$work/sum_pc" $(pkg-config --cflags --libs ayatori)
   run "$cc" -O1 "$work/outside/sum_c.c" -o "$work/sum_c" $(pkg-config --cflags --libs ayatori)
   run "$cxx" -std=c++20 -O1 "$work/outside/where.cpp" -o "$work/where" $(pkg-config --cflags --libs ayatori)
+  run "$cxx" -std=c++20 -O1 "$work/outside/net_ring.cpp" -o "$work/ring_pc" $(pkg-config --cflags --libs ayatori-net)
   # docs/guide/porting.md
   run "$cxx" -std=c++20 -O1 "$work/outside/where.cpp" -o "$work/where_local" $(pkg-config --cflags ayatori) \
     -L"$(pkg-config --variable=libdir ayatori)" -layatori_local_new -pthread -ldl -Wl,-z,now
@@ -52,6 +55,11 @@ expect "$(run "$launcher" --version | tail -n 1 | grep -c "$(pkg-config --modver
 for program in "$work/outside/build/sum" "$work/sum_pc" "$work/sum_c"; do
   expect "$("$program")" 'sum 499500'
   expect "$("$launcher" run -n 2 -w 1 "$program")" 'sum 499500'
+done
+for program in "$work/outside/build/ring" "$work/outside/build/ring_all" "$work/ring_pc"; do
+  expect "$("$program" 10 | tail -n 1)" 'check: ok'
+  expect "$("$launcher" run -n 3 "$program" 10)" "$(printf 'sum 3000165, counter 30, 3 processes, 10 rounds\ncheck: ok')"
+  expect "$("$launcher" run -n 2 --transport tcp "$program" 10 | tail -n 1)" 'check: ok'
 done
 expect "$("$work/where")" 'new: space'
 expect "$("$work/where_local")" 'new: C library'

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Behind allocate_memory(): one shared mapping for all members of a machine, made before the fork, of which each has a part
+// of its own; in other jobs memory of the process' own.
+//
+// A1. Nobody but its process gives out memory of a part, and not before the fork: each member begins with a copy of this state
+//     in which nothing is given out.
+// A2. What is given out is zero: pages that come back are given to the kernel.
+#pragma once
+
+#include <cstddef>
+
+#include "base/status.hpp"
+#include "net/shm/world.hpp"
+
+namespace ayatori::net::memory {
+
+// Before the fork, once. Nothing is reserved in a job of one process.
+base::Status reserve(shm::ShmWorld& world, std::size_t bytes_each);
+
+}  // namespace ayatori::net::memory

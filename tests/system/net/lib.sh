@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+# Sourced by the scripts of this folder with the folder of the programs as $1.
+set -u
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+bad=0
+cases=0
+
+complain() {
+  echo "WRONG: $*"
+  echo "--- output"
+  cat "$work/out"
+  echo "--- errors"
+  cat "$work/err"
+  bad=1
+}
+
+# call COMMAND...: sets status; output and errors are in $work. Nothing may take a minute.
+call() {
+  cases=$((cases + 1))
+  called=$*
+  timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+}
+is() { [ "$status" = "$1" ] || complain "$called: status $status, expected $1"; }
+says() { grep -qE -- "$1" "$work/out" || complain "$called: no '$1' in the output"; }
+tells() { grep -qE -- "$1" "$work/err" || complain "$called: no '$1' in the errors"; }
+# How many lines of errors are Ayatori's?
+lines() {
+  count=$(grep -c '^ayatori' "$work/err")
+  [ "$count" = "$1" ] || complain "$called: $count lines of errors, expected $1"
+}
+# The job's reason is told once, whatever its processes say of each other.
+reasons() {
+  count=$(grep -c '^ayatori: ' "$work/err")
+  [ "$count" = "$1" ] || complain "$called: $count reasons, expected $1"
+}
+# No process of this program is left.
+nothing_left() {
+  for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    left=$(grep -lsx "$1" /proc/[0-9]*/comm)
+    [ -n "$left" ] || return 0
+    sleep 0.1
+  done
+  complain "$called: left behind: $left"
+}
+finish() {
+  [ $bad = 0 ] && echo "$cases calls did as they should"
+  exit $bad
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Open MPI's mpirun, which serves PMIx: a program of the communication library joins, one of ayatori::run refuses, ends at the
+# wrong time end the job. Status 77, skipped, where mpirun is not installed.
+# Usage: mpirun.sh FOLDER_OF_PROGRAMS
+. "$(dirname "$0")/lib.sh"
+if ! command -v mpirun >/dev/null || ! mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+  echo "not run: Open MPI's mpirun is not installed (openmpi-bin)"
+  exit 77
+fi
+# Its own folder for sockets, no remote shells, loopback alone.
+export TMPDIR="$work" OMPI_MCA_orte_tmpdir_base="$work" OMPI_MCA_plm_rsh_agent=false OMPI_MCA_oob_tcp_if_include=lo
+mpi() { call mpirun --allow-run-as-root --oversubscribe "$@"; }
+
+mpi -n 1 "$bin/net_ring" 50
+is 0 && says 'counter 50, 1 processes' && says '^check: ok$'
+mpi -n 4 "$bin/net_ring" 50
+is 0 && says 'counter 200, 4 processes' && says '^check: ok$' && lines 0
+mpi -n 2 -x AYATORI_TRANSPORT=shm "$bin/net_ring" 5
+is 125 && tells 'only processes that `ayatori run` has started share memory'
+mpi -n 2 "$bin/hello" 10
+is 125 && tells 'this job has 2 processes under PMIx' && lines 1
+mpi -n 1 "$bin/hello" 10
+is 0 && says 'on 1 processes' && lines 0
+mpi -n 1 "$bin/ayatori" run -n 2 "$bin/hello" 10
+is 0 && says 'on 2 processes' && lines 0
+mpi -n 3 "$bin/net_probe" 1:exit-before:5
+is 5
+mpi -n 3 "$bin/net_probe" 1:kill-before
+[ "$status" != 0 ] || complain "$called: status 0"
+mpi -n 3 -x AYATORI_START_TIMEOUT=2 "$bin/net_probe" 1:hang-before
+is 125 && tells 'did not all call ayatori::net::open within 2 s'
+mpi -n 3 "$bin/net_probe" 2:kill-joined
+[ "$status" != 0 ] || complain "$called: status 0"
+nothing_left net_probe
+nothing_left net_ring
+finish
