@@ -10,6 +10,7 @@
 #include <csignal>
 #include <limits>
 
+#include "base/futex.hpp"
 #include "proc.hpp"
 
 namespace ayatori::tool {
@@ -48,7 +49,7 @@ int Job::run() {
   std::uint32_t flags = labels;
   if (options_.gdb) flags |= boot::kDebugged;
   if (options_.stats) flags |= boot::kWantStats;
-  if (const int status = open_channel(options_, flags, channel_)) return status;
+  if (const int status = open_channel(options_, flags, wide_, channel_)) return status;
   labels_ = std::make_unique<LabelMux>((labels & boot::kLabelOut) != 0, (labels & boot::kLabelErr) != 0,
                                        (labels & boot::kLabelMerged) != 0);
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
@@ -56,7 +57,8 @@ int Job::run() {
   take_signals();
   if (!signal_fd_) return fail(kExitStart, "cannot make a signal descriptor: {}", error_text(errno));
   guard_.start();
-  if (const int status = start_first_image(options_, program_, signals_, channel_, *labels_, first_)) return status;
+  if (const int status = start_first_image(options_, program_, signals_, number_of(0), channel_, *labels_, first_))
+    return status;
   loop();
   if (status_is_final_) return status_;
   return status_of_0_ != 0 ? status_of_0_ : status_;
@@ -96,6 +98,7 @@ void Job::loop() {
     polls.clear();
     polls.push_back({signal_fd_.get(), POLLIN, 0});
     polls.push_back({channel_.socket.get(), POLLIN, 0});
+    polls.push_back({wide_ != nullptr && !wide_->uplink.ended() ? wide_->uplink.fd() : -1, POLLIN, 0});
     labels_->add_polls(polls);
     const int ready = poll(polls.data(), polls.size(), poll_timeout_ms());
     if (ready < 0 && errno != EINTR) {
@@ -104,7 +107,8 @@ void Job::loop() {
     }
     if (ready > 0) {
       if (polls[1].revents != 0) read_messages();
-      labels_->handle(polls.data() + 2, polls.data() + polls.size());
+      if (polls[2].revents != 0) read_uplink();
+      labels_->handle(polls.data() + 3, polls.data() + polls.size());
       signalfd_siginfo signal;
       while (read(signal_fd_.get(), &signal, sizeof signal) == sizeof signal) on_signal(signal);
     }
@@ -162,7 +166,15 @@ void Job::on_terminating_signal(int signal, bool members_have_it) {
   if (!members_have_it) {
     forward(signal);
   }
-  labels_->say(base::formatted("the job was sent {} and is ended", signal_text(signal)));
+  if (wide_ == nullptr) tell(base::formatted("the job was sent {} and is ended", signal_text(signal)));
+}
+
+// To the agent, whose launcher says it, where there is one.
+void Job::tell(const std::string& line) {
+  if (wide_ == nullptr)
+    labels_->say(line);
+  else
+    wide_->uplink.send(FrameKind::kReason, Packer().number(static_cast<std::uint64_t>(status_)).text(line).body());
 }
 
 void Job::on_deadlines() {
@@ -217,8 +229,8 @@ void Job::read_messages() {
         return;
       }
       std::size_t next = 0;
-      if (labels_->takes_out() && next < count) labels_->add_stream(message.process, Fd(fds[next++]), false);
-      if (labels_->takes_err() && next < count) labels_->add_stream(message.process, Fd(fds[next++]), true);
+      if (labels_->takes_out() && next < count) labels_->add_stream(number_of(message.process), Fd(fds[next++]), false);
+      if (labels_->takes_err() && next < count) labels_->add_stream(number_of(message.process), Fd(fds[next++]), true);
     }
     look();
   }
@@ -227,6 +239,7 @@ void Job::read_messages() {
 // What have the members written into the control memory?
 void Job::look() {
   if (stage_ != Stage::kRunning) return;
+  if (wide_ != nullptr) look_for_cards();
   for (int process = 0; process < options_.processes; ++process) {
     Member& member = members_[process];
     pid_of(process);  // R6: as soon as it is there
@@ -241,10 +254,53 @@ void Job::look() {
   if (stage_ == Stage::kRunning) take_recorded_end();
 }
 
+void Job::look_for_cards() {
+  for (int process = 0; process < options_.processes; ++process) {
+    const int number = number_of(process);
+    const boot::JobControl& control = *channel_.control;
+    // acquire: pairs with the member's store
+    if ((cards_told_ >> process & 1) != 0 || control.card_filled[number].load(std::memory_order_acquire) == 0) continue;
+    cards_told_ |= std::uint64_t{1} << process;
+    const std::string_view card(reinterpret_cast<const char*>(&control.cards[number]), sizeof(boot::Card));
+    wide_->uplink.send(FrameKind::kCard, Packer().number(static_cast<std::uint64_t>(number)).text(card).body());
+  }
+}
+
+// News of the job's other hosts, or the end.
+void Job::read_uplink() {
+  FrameKind kind;
+  std::string body;
+  while (wide_->uplink.receive(&kind, &body)) {
+    Unpacker fields(body);
+    if (kind == FrameKind::kCard) {
+      const std::uint64_t number = fields.number();
+      const std::string_view card = fields.text();
+      if (!fields.ended() || number >= static_cast<std::uint64_t>(wide_->processes) ||
+          card.size() != sizeof(boot::Card))
+        continue;
+      boot::JobControl& control = *channel_.control;
+      std::memcpy(&control.cards[number], card.data(), card.size());
+      control.card_filled[number].store(1, std::memory_order_release);  // pairs with the members' is_filled()
+      control.cards_filled.fetch_add(1, std::memory_order_release);     // after it; pairs with join_launched()
+      base::futex_wake(control.cards_filled, base::kAllWaiters);
+    } else if (kind == FrameKind::kLeft) {
+      const auto number = static_cast<int>(fields.number());
+      const auto status = static_cast<int>(fields.number());
+      if (fields.ended() && number >= 0 && number < wide_->processes && stage_ == Stage::kRunning)
+        note_left_early(number, status, base::formatted("process {} on host {}", number, wide_->hosts[number]));
+    } else if (kind == FrameKind::kEnd && stage_ != Stage::kDone) {
+      status_is_final_ = true;
+      if (stage_ == Stage::kRunning || stage_ == Stage::kGrace) start_killing();
+    }
+  }
+  if (wide_->uplink.ended() && (stage_ == Stage::kRunning || stage_ == Stage::kGrace)) start_killing();  // no agent
+}
+
 bool Job::take_recorded_end() {
   const boot::EndControl& end = channel_.control->end;
   if (end.state.load(std::memory_order_acquire) != boot::EndControl::kWritten) return false;
-  this->end(end.status, base::formatted("process {} (pid {}): {}; the job is ended", end.process, end.pid, end.why));
+  this->end(end.status,
+            base::formatted("process {} (pid {}): {}; the job is ended", number_of(end.process), end.pid, end.why));
   return true;
 }
 
@@ -321,21 +377,31 @@ void Job::on_ordinary_exit(int process, int status, boot::Phase phase) {
     return;
   }
   const bool unjoined = phase == boot::Phase::kStarting || phase == boot::Phase::kJoining;
-  if (!unjoined || options_.processes == 1) return;
-  // It will not come to the run: who waits for it there, or comes there later (J3 in job_control.hpp), waits in vain.
+  if (!unjoined || (options_.processes == 1 && wide_ == nullptr)) return;
+  if (wide_ != nullptr)
+    wide_->uplink.send(FrameKind::kLeft, Packer()
+                                             .number(static_cast<std::uint64_t>(number_of(process)))
+                                             .number(static_cast<std::uint64_t>(status))
+                                             .body());
+  note_left_early(number_of(process), status, name_of(process));
+}
+
+// A process of the job has ended and will not come to the run: who waits for it there, or comes there later (J3 in
+// job_control.hpp), waits in vain.
+void Job::note_left_early(int number, int status, const std::string& name) {
   const int early_status = status != 0 ? status : kExitStart;
   if (channel_.control->left_early.load(std::memory_order_relaxed) == 0) {
     channel_.control->left_early_status.store(early_status, std::memory_order_relaxed);
-    channel_.control->left_early.store(static_cast<std::uint32_t>(process) + 1, std::memory_order_seq_cst);
+    channel_.control->left_early.store(static_cast<std::uint32_t>(number) + 1, std::memory_order_seq_cst);
   }
   for (int other = 0; other < options_.processes; ++other) {
     const boot::Phase there = phase_of(other);
     const bool waits = there == boot::Phase::kRunning || there == boot::Phase::kJoining;
-    if (other == process || !is_alive(other) || !waits) continue;
+    if (number_of(other) == number || !is_alive(other) || !waits) continue;
     end(early_status,
-        base::formatted("{} exited with status {} without calling {}, where process {} waits; the job is ended",
-                        name_of(process), status,
-                        there == boot::Phase::kRunning ? "ayatori::run" : "ayatori::net::open", other));
+        base::formatted("{} exited with status {} without calling {}, where process {} waits; the job is ended", name,
+                        status, there == boot::Phase::kRunning ? "ayatori::run" : "ayatori::net::open",
+                        number_of(other)));
     return;
   }
 }
@@ -344,7 +410,7 @@ void Job::end(int status, const std::string& why) {
   status_ = status;
   status_is_final_ = true;
   start_killing();
-  if (!why.empty()) labels_->say(why);
+  if (!why.empty()) tell(why);
 }
 
 void Job::start_killing() {
@@ -423,6 +489,8 @@ boot::Phase Job::phase_of(int process) const {
   return static_cast<boot::Phase>(channel_.control->members[process].phase.load(std::memory_order_seq_cst));
 }
 
-std::string Job::name_of(int process) { return base::formatted("process {} (pid {})", process, pid_of(process)); }
+std::string Job::name_of(int process) {
+  return base::formatted("process {} (pid {})", number_of(process), pid_of(process));
+}
 
 }  // namespace ayatori::tool

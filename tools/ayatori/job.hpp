@@ -30,12 +30,15 @@
 #include "labels.hpp"
 #include "launch.hpp"
 #include "options.hpp"
+#include "wide.hpp"
 
 namespace ayatori::tool {
 
 class Job {
  public:
-  Job(const RunOptions& options, const Program& program) : options_(options), program_(program) {}
+  // `wide`: the job has members on other hosts too; process numbers below are this host's, in lines they are the job's.
+  Job(const RunOptions& options, const Program& program, WideJob* wide = nullptr)
+      : options_(options), program_(program), wide_(wide) {}
   int run();
   const net::bootstrap::JobControl* control() const noexcept { return channel_.control; }
 
@@ -66,16 +69,20 @@ class Job {
   void on_deadlines();
   void read_messages();
   void look();
+  void look_for_cards();
+  void read_uplink();
   void reap();
   void on_member_gone(int process, const siginfo_t& info);
   void on_ordinary_exit(int process, int status, net::bootstrap::Phase phase);
   bool take_recorded_end();
+  void note_left_early(int number, int status, const std::string& name);
   void end(int status, const std::string& why);
   void start_killing();
   void kill_children();
   void forward(int signal);
   void request_report();
   void on_all_gone();
+  void tell(const std::string& line);
 
   int process_of(pid_t pid);
   pid_t told_pid(int process) const;
@@ -83,6 +90,7 @@ class Job {
   bool is_alive(int process);
   bool any_alive();
   net::bootstrap::Phase phase_of(int process) const;
+  int number_of(int process) const { return wide_ != nullptr ? wide_->first + process : process; }
   std::string name_of(int process);
 
   Guard guard_;  // started before the first member, ended after everything else
@@ -90,6 +98,7 @@ class Job {
   // Constant after run() has started the job.
   const RunOptions& options_;
   const Program& program_;
+  WideJob* const wide_;
   SignalState signals_{};
   Channel channel_;
   FirstImage first_;
@@ -98,6 +107,7 @@ class Job {
 
   Stage stage_ = Stage::kRunning;
   std::array<Member, net::bootstrap::kMaxProcesses> members_{};
+  std::uint64_t cards_told_ = 0;  // bit: of which member, to the agent
   std::int64_t deadline_ns_ = 0;  // of kGrace and kKilling
   bool no_children_ = false;
   int status_ = 0;  // first non-zero one, or the one that the reason has set

@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "labels.hpp"
 
-#include <limits.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 namespace ayatori::tool {
-namespace {
 
-bool takes_any_size(int fd) {
-  struct stat file{};
-  return fstat(fd, &file) == 0 && (S_ISREG(file.st_mode) || S_ISBLK(file.st_mode));
-}
-
-}  // namespace
-
-LabelMux::LabelMux(bool label_out, bool label_err, bool merged) : merged_(merged) {
-  sinks_[0].used = label_out;
-  sinks_[1].used = label_err;
-  for (int i = 0; i < 2; ++i) {
-    sinks_[i].fd = STDOUT_FILENO + i;
-    sinks_[i].whole = takes_any_size(sinks_[i].fd);
-  }
-}
+LabelMux::LabelMux(bool label_out, bool label_err, bool merged)
+    : sinks_{Sink(STDOUT_FILENO), Sink(STDERR_FILENO)}, takes_{label_out, label_err}, merged_(merged) {}
 
 void LabelMux::add_stream(int process, Fd fd, bool standard_error) {
   fcntl(fd.get(), F_SETFL, O_NONBLOCK);  // the read end is ours alone
@@ -34,9 +18,9 @@ void LabelMux::add_stream(int process, Fd fd, bool standard_error) {
 
 void LabelMux::add_polls(std::vector<pollfd>& polls) {
   for (const Sink& sink : sinks_)
-    if (!sink.broken && pending_bytes(sink) != 0) polls.push_back({sink.fd, POLLOUT, 0});
+    if (sink.pending_bytes() != 0) polls.push_back({sink.fd(), POLLOUT, 0});
   for (const auto& stream : streams_)
-    if (stream->fd && pending_bytes(*stream->sink) < kSinkBytesMax) polls.push_back({stream->fd.get(), POLLIN, 0});
+    if (stream->fd && !stream->sink->is_full()) polls.push_back({stream->fd.get(), POLLIN, 0});
 }
 
 void LabelMux::handle(const pollfd* begin, const pollfd* end) {
@@ -44,7 +28,7 @@ void LabelMux::handle(const pollfd* begin, const pollfd* end) {
     if (poll->revents == 0) continue;
     if ((poll->events & POLLOUT) != 0) {
       for (Sink& sink : sinks_)
-        if (sink.fd == poll->fd) write_once(sink);
+        if (sink.fd() == poll->fd) write_once(sink);
       continue;
     }
     for (const auto& stream : streams_)
@@ -67,26 +51,26 @@ bool LabelMux::read_once(Stream& stream) {
 }
 
 void LabelMux::take(Stream& stream, std::string_view bytes) {
-  if (stream.sink->broken) {
-    stream.fd.reset();  // B4
+  if (stream.sink->broken()) {
+    stream.fd.reset();  // L3
     return;
   }
   const std::string prefix = base::formatted("[{}] ", stream.process);
-  std::string& out = stream.sink->pending;
+  Sink& out = *stream.sink;
   for (;;) {
     const std::size_t end = bytes.find('\n');
     if (end == bytes.npos) break;
-    out += prefix;
-    out += stream.partial;
+    out.add(prefix);
+    out.add(stream.partial);
     partial_bytes_ -= stream.partial.size();
     stream.partial.clear();
-    out.append(bytes.substr(0, end + 1));
+    out.add(bytes.substr(0, end + 1));
     bytes.remove_prefix(end + 1);
   }
   if (stream.partial.empty()) stream.partial.shrink_to_fit();
   stream.partial += bytes;
   partial_bytes_ += bytes.size();
-  if (partial_bytes_ > kPartialBytesMax) {  // B2
+  if (partial_bytes_ > kPartialBytesMax) {  // L2
     const auto longest = std::max_element(streams_.begin(), streams_.end(), [](const auto& a, const auto& b) {
       return a->partial.size() < b->partial.size();
     });
@@ -95,41 +79,19 @@ void LabelMux::take(Stream& stream, std::string_view bytes) {
 }
 
 void LabelMux::end_line(Stream& stream) {
-  std::string& out = stream.sink->pending;
-  out += base::formatted("[{}] ", stream.process);
-  out += stream.partial;
-  out += '\n';
+  stream.sink->add(base::formatted("[{}] {}\n", stream.process, stream.partial));
   partial_bytes_ -= stream.partial.size();
   stream.partial.clear();
   stream.partial.shrink_to_fit();
 }
 
 void LabelMux::write_once(Sink& sink) {
-  std::size_t bytes = pending_bytes(sink);
-  if (bytes == 0) return;
-  if (!sink.whole) bytes = std::min<std::size_t>(bytes, PIPE_BUF);  // B3
-  const ssize_t written = write(sink.fd, sink.pending.data() + sink.written, bytes);
-  if (written < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (written < 0) {
-    sink.broken = true;  // B4
-    sink.pending = {};
-    sink.written = 0;
-    for (const auto& stream : streams_) {
-      if (stream->sink != &sink) continue;
-      partial_bytes_ -= stream->partial.size();
-      stream->partial = {};
-      stream->fd.reset();
-    }
-    return;
-  }
-  sink.written += static_cast<std::size_t>(written);
-  if (sink.written == sink.pending.size()) {
-    sink.pending.clear();
-    sink.written = 0;
-    if (sink.pending.capacity() > 2 * kSinkBytesMax) sink.pending.shrink_to_fit();
-  } else if (sink.written > kSinkBytesMax && sink.written > sink.pending.size() / 2) {
-    sink.pending.erase(0, sink.written);
-    sink.written = 0;
+  if (sink.write_once()) return;
+  for (const auto& stream : streams_) {  // L3
+    if (stream->sink != &sink) continue;
+    partial_bytes_ -= stream->partial.size();
+    stream->partial = {};
+    stream->fd.reset();
   }
 }
 
@@ -143,19 +105,16 @@ void LabelMux::finish_streams() {
 }
 
 bool LabelMux::has_pending() const noexcept {
-  return std::any_of(std::begin(sinks_), std::end(sinks_),
-                     [](const Sink& sink) { return !sink.broken && pending_bytes(sink) != 0; });
+  return std::any_of(std::begin(sinks_), std::end(sinks_), [](const Sink& sink) { return sink.pending_bytes() != 0; });
 }
 
 void LabelMux::say(std::string_view text) {
   Sink& sink = error_sink();
-  if (!sink.used || sink.broken) {
+  if (!(merged_ ? takes_out() : takes_err()) || sink.broken()) {
     tool::say(text);
     return;
   }
-  sink.pending += "ayatori: ";
-  sink.pending += text;
-  sink.pending += '\n';
+  sink.add(base::formatted("ayatori: {}\n", text));
 }
 
 }  // namespace ayatori::tool

@@ -2,12 +2,10 @@
 // --label: members' output comes in through pipes and leaves as whole lines with `[P] ` in front. Launcher's only
 // thread; nothing here blocks, so that a reader who does not read cannot keep the launcher from its other work.
 //
-// B1. A line leaves when its end has come; the last one of a stream gets its newline at the end.
-// B2. Memory is bounded: streams are not read while their sink has kSinkBytesMax pending, and unfinished lines hold at
-//     most kPartialBytesMax in all; beyond that the longest one is broken, each piece a line of its own.
-// B3. A pipe or terminal gets at most PIPE_BUF bytes at a time and only when poll says that it takes some: such a write
-//     does not block. O_NONBLOCK is no way: it would belong to everybody who has the file open.
-// B4. When the reader of a sink is gone, the pipes that feed it are closed: the members get their SIGPIPE.
+// L1. A line leaves when its end has come; the last one of a stream gets its newline at the end.
+// L2. Memory is bounded: streams are not read while their sink is full (sink.hpp), and unfinished lines hold at most
+//     kPartialBytesMax in all; beyond that the longest one is broken, each piece a line of its own.
+// L3. When the reader of a sink is gone, the pipes that feed it are closed: the members get their SIGPIPE.
 #pragma once
 
 #include <poll.h>
@@ -18,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sink.hpp"
 #include "system.hpp"
 
 namespace ayatori::tool {
@@ -27,8 +26,8 @@ class LabelMux {
   // One sink for both when they are one file: lines must not be cut by each other.
   LabelMux(bool label_out, bool label_err, bool merged);
 
-  bool takes_out() const noexcept { return sinks_[0].used; }
-  bool takes_err() const noexcept { return sinks_[1].used; }
+  bool takes_out() const noexcept { return takes_[0]; }
+  bool takes_err() const noexcept { return takes_[1]; }
 
   void add_stream(int process, Fd fd, bool standard_error);
   // Appends what to wait for; handle() gets the same entries back.
@@ -42,14 +41,6 @@ class LabelMux {
   void say(std::string_view text);
 
  private:
-  struct Sink {
-    int fd = -1;
-    bool used = false;
-    bool whole = false;  // a file: takes writes of any size
-    bool broken = false;
-    std::string pending;
-    std::size_t written = 0;  // of pending
-  };
   struct Stream {
     int process;
     Fd fd;
@@ -57,7 +48,6 @@ class LabelMux {
     std::string partial;  // a line without its end
   };
 
-  static constexpr std::size_t kSinkBytesMax = 1u << 20;
   static constexpr std::size_t kPartialBytesMax = 64u << 20;
   static constexpr std::size_t kReadBytes = 64u << 10;
 
@@ -66,9 +56,9 @@ class LabelMux {
   void take(Stream& stream, std::string_view bytes);
   void end_line(Stream& stream);
   void write_once(Sink& sink);
-  static std::size_t pending_bytes(const Sink& sink) noexcept { return sink.pending.size() - sink.written; }
 
   Sink sinks_[2];  // standard output, standard error
+  const bool takes_[2];
   const bool merged_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::size_t partial_bytes_ = 0;  // of all streams

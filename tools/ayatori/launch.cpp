@@ -34,11 +34,11 @@ std::vector<std::string> command_line(const RunOptions& options, const Program& 
   return command;
 }
 
-// This process's environment with the job's knobs; AYATORI_PROCESSES is ours alone.
+// This process's environment with the job's knobs.
 std::vector<std::string> member_environment(const RunOptions& options, const std::string& boot_value) {
   std::vector<std::string> environment;
   const auto replaced = [&](std::string_view name) {
-    if (name == "AYATORI_PROCESSES" || name == boot::kBootVariable) return true;
+    if (is_launchers_own(name) || name == boot::kBootVariable) return true;
     for (const auto& knob : options.environment)
       if (name == knob.first) return true;
     return false;
@@ -100,7 +100,7 @@ struct ChildPlan {
 
 }  // namespace
 
-int open_channel(const RunOptions& options, std::uint32_t flags, Channel& channel) {
+int open_channel(const RunOptions& options, std::uint32_t flags, const WideJob* wide, Channel& channel) {
   channel.control_fd = above_standard(memfd_create(boot::kControlName, MFD_CLOEXEC));
   if (!channel.control_fd) return fail(kExitStart, "cannot make the control memory: {}", error_text(errno));
   if (ftruncate(channel.control_fd.get(), sizeof(boot::JobControl)) != 0)
@@ -120,6 +120,15 @@ int open_channel(const RunOptions& options, std::uint32_t flags, Channel& channe
                     static_cast<std::uint64_t>(now.tv_sec) << 10;
   if (getrandom(control->secret.data(), control->secret.size(), 0) != static_cast<ssize_t>(control->secret.size()))
     return fail(kExitStart, "cannot make the job's secret: {}", error_text(errno));
+  if (wide != nullptr) {
+    control->job_processes = wide->processes;
+    control->first_process = wide->first;
+    control->flags = flags | boot::kWide | (wide->loopback ? boot::kLoopback : 0u);
+    control->job_id = wide->job_id;
+    control->secret = wide->secret;
+    for (std::size_t p = 0; p < wide->hosts.size(); ++p)
+      wide->hosts[p].copy(control->cards[p].host, sizeof control->cards[p].host - 1);
+  }
   channel.control = control;
 
   int ends[2];
@@ -132,8 +141,8 @@ int open_channel(const RunOptions& options, std::uint32_t flags, Channel& channe
   return 0;
 }
 
-int start_first_image(const RunOptions& options, const Program& program, const SignalState& signals, Channel& channel,
-                      LabelMux& labels, FirstImage& first) {
+int start_first_image(const RunOptions& options, const Program& program, const SignalState& signals, int number,
+                      Channel& channel, LabelMux& labels, FirstImage& first) {
   std::string path;
   std::vector<std::string> command = command_line(options, program, path);
   if (command.empty()) return kExitStart;
@@ -169,8 +178,8 @@ int start_first_image(const RunOptions& options, const Program& program, const S
   if (first.own_group) setpgid(first.pid, first.pid);  // both sides: whoever comes first
   channel.members_socket.reset();
   exec_error.write.reset();
-  if (out.read) labels.add_stream(0, std::move(out.read), false);
-  if (err.read) labels.add_stream(0, std::move(err.read), true);
+  if (out.read) labels.add_stream(number, std::move(out.read), false);
+  if (err.read) labels.add_stream(number, std::move(err.read), true);
 
   int error = 0;
   ssize_t bytes = 0;

@@ -10,6 +10,7 @@
 #include "options.hpp"
 #include "program.hpp"
 #include "system.hpp"
+#include "wide.hpp"
 
 namespace ayatori::tool {
 
@@ -27,14 +28,15 @@ struct Channel {
   Fd members_socket;  // closed after the first image has it
 };
 // 0, or an exit status after a line.
-int open_channel(const RunOptions& options, std::uint32_t flags, Channel& channel);
+int open_channel(const RunOptions& options, std::uint32_t flags, const WideJob* wide, Channel& channel);
 
 struct FirstImage {
   pid_t pid = -1;
   bool own_group = false;  // the members are in a process group of their own
 };
-// Forks and execs; returns 0 when the exec has succeeded. With labels, the pipes of process 0 are added to `labels`.
-int start_first_image(const RunOptions& options, const Program& program, const SignalState& signals, Channel& channel,
-                      LabelMux& labels, FirstImage& first);
+// Forks and execs; returns 0 when the exec has succeeded. With labels, the pipes of process 0, whose number in the job is
+// `number`, are added to `labels`.
+int start_first_image(const RunOptions& options, const Program& program, const SignalState& signals, int number,
+                      Channel& channel, LabelMux& labels, FirstImage& first);
 
 }  // namespace ayatori::tool

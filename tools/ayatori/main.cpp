@@ -30,6 +30,7 @@ constexpr const char* kHelp =
     "ayatori: fork-join programs over several processes on one shared memory\n"
     "\n"
     "  ayatori run [-n PROCESSES] [-w WORKERS] [OPTIONS] [--] PROGRAM ARGS...   run a program\n"
+    "  ayatori run --hosts A,B,... [-n PROCESSES] [--] PROGRAM ARGS...          the same on several hosts\n"
     "  ayatori info [--json]                       what this machine offers, knobs and their values\n"
     "  ayatori bench [NAME] [--json=FILE]          measure the runtime\n"
     "  ayatori bench net [OPTIONS]                 measure the transports between processes\n"
@@ -42,8 +43,11 @@ struct Command {
   std::string_view name;
   int (*run)(int argc, char** argv);
 };
-constexpr Command kCommands[] = {
-    {"run", run_command}, {"info", info_command}, {"bench", bench_command}, {"dump", dump_command}};
+constexpr Command kCommands[] = {{"run", run_command},
+                                 {"info", info_command},
+                                 {"bench", bench_command},
+                                 {"dump", dump_command},
+                                 {"host-agent", agent_command}};
 
 int dispatch(int argc, char** argv) {
   if (argc < 2) {

@@ -3,11 +3,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
+#include "base/clock.hpp"
 #include "base/knobs.hpp"
 #include "net/bootstrap/job_control.hpp"
 #include "system.hpp"
@@ -18,8 +21,8 @@ namespace {
 constexpr const char* kFooter =
     "\nOptions end at PROGRAM: what follows is the program's. Each option has a knob in the environment "
     "(AYATORI_PROCESSES,\n"
-    "AYATORI_WORKERS, AYATORI_STATS, AYATORI_LABEL, AYATORI_TRANSPORT, AYATORI_ENGINE, AYATORI_CHECK); the option "
-    "wins.\n"
+    "AYATORI_WORKERS, AYATORI_STATS, AYATORI_LABEL, AYATORI_TRANSPORT, AYATORI_ENGINE, AYATORI_CHECK, AYATORI_HOSTS,\n"
+    "AYATORI_RSH); the option wins.\n"
     "Exit status: the program's; 128+S when a process was killed by signal S; 130, 143, 129 after SIGINT, SIGTERM, "
     "SIGHUP;\n"
     "125 when start-up failed, 126 when PROGRAM is not executable, 127 when it is not found.";
@@ -40,6 +43,44 @@ bool parse_processes(const std::string& text, int& processes) {
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value != nullptr ? value : "";
+}
+
+// "a,b,c"; false after a line: a name could be an option of the command that gets it.
+bool parse_hosts(std::string_view text, std::vector<std::string>& hosts) {
+  while (true) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    const std::string name(text.substr(0, end));
+    const bool plain =
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:@%") == name.npos;
+    if (name.empty() || name.front() == '-' || !plain) {
+      say(base::formatted("--hosts: '{}' is not the name of a host", name));
+      return false;
+    }
+    hosts.push_back(name);
+    if (end == text.size()) return true;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// The hosts and what they need; 0, or an exit status after a line.
+int take_hosts(std::string hosts, std::string rsh, bool counted, RunOptions& options) {
+  if (hosts.empty()) return 0;
+  if (!parse_hosts(hosts, options.hosts)) return kExitStart;
+  if (options.hosts.size() > net::bootstrap::kMaxProcesses)
+    return fail(kExitStart, "--hosts: {} hosts; a job has {} processes at most", options.hosts.size(),
+                net::bootstrap::kMaxProcesses);
+  const auto count = static_cast<int>(options.hosts.size());
+  if (!counted) options.processes = count;
+  if (options.processes < count)
+    return fail(kExitStart, "-n {}: each of the {} hosts has one process at least", options.processes, count);
+  options.rsh = rsh.empty() ? base::find_knob("AYATORI_RSH")->default_text : std::move(rsh);
+  if (options.rsh.find("{host}") == std::string::npos || options.rsh.find("{command}") == std::string::npos)
+    return fail(kExitStart, "--rsh: the command has no {{host}} or no {{command}} in it: {}", options.rsh);
+  if (options.gdb || options.stats || options.check)
+    return fail(kExitStart, "--gdb, --stats and --check work on one machine only, not with --hosts");
+  if (const base::Status knobs = base::load_knobs(); !knobs.ok()) return fail(kExitStart, "{}", knobs.message());
+  options.start_timeout_ns = base::knob_int("AYATORI_START_TIMEOUT") * base::kNsPerSecond;
+  return 0;
 }
 
 bool is_on(const std::string& text) { return text == "1" || text == "on" || text == "yes" || text == "true"; }
@@ -64,8 +105,10 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
   std::string transport;
   std::string engine;
   std::string stats;
+  std::string hosts;
+  std::string rsh;
 
-  CLI::App app("Run PROGRAM as one job of several processes on this machine");
+  CLI::App app("Run PROGRAM as one job of several processes, on this machine or on several hosts");
   app.name("ayatori run");
   app.formatter(std::make_shared<Formatter>());
   app.footer(kFooter);
@@ -82,6 +125,12 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
   const auto* const t = app.add_option("--transport", transport, "how processes talk")->type_name("NAME");
   const auto* const e =
       app.add_option("--engine", engine, "how remote accesses are caught")->type_name("auto|uffd|mprotect");
+  const auto* const h =
+      app.add_option("--hosts", hosts, "run on these hosts, with a process on each or -n dealt out in blocks")
+          ->type_name("A,B,...");
+  const auto* const r =
+      app.add_option("--rsh", rsh, "how a host is reached (default: ssh); {host} and {command} in it are replaced")
+          ->type_name("COMMAND");
   app.add_flag("--gdb", options.gdb, "run process 0 under gdb");
   app.add_flag("--check", options.check,
                "at the end, name globals that the processes changed differently and C/C++ library locks in the space");
@@ -101,6 +150,7 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
   if (!marked && options.command.front().starts_with('-') && options.command.front() != "-")
     return fail(kExitStart, "run: unknown option {} (`ayatori run --help`)", options.command.front());
 
+  bool counted = true;
   if (*n) {
     if (!parse_processes(processes, options.processes))
       return fail(kExitStart, "-n {}: the number of processes must be 1..{}", processes, net::bootstrap::kMaxProcesses);
@@ -108,6 +158,8 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
     if (!parse_processes(knob, options.processes))
       return fail(kExitStart, "AYATORI_PROCESSES={}: the number of processes must be 1..{}", knob,
                   net::bootstrap::kMaxProcesses);
+  } else {
+    counted = false;
   }
   if (*w && !set_member_knob(options, "-w", "AYATORI_WORKERS", workers)) return kExitStart;
   if (*t && !set_member_knob(options, "--transport", "AYATORI_TRANSPORT", transport)) return kExitStart;
@@ -121,7 +173,16 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
     options.stats_file = stats == "true" || stats == "-" ? "" : stats;
     options.environment.emplace_back("AYATORI_STATS", options.stats_file.empty() ? "-" : options.stats_file);
   }
+  if (!*h) hosts = environment("AYATORI_HOSTS");
+  if (!*r) rsh = environment("AYATORI_RSH");
+  if (const int status = take_hosts(hosts, rsh, counted, options); status != 0) return status;
   return -1;
+}
+
+bool is_launchers_own(std::string_view knob) noexcept {
+  for (const std::string_view own : {"AYATORI_PROCESSES", "AYATORI_HOSTS", "AYATORI_RSH"})
+    if (knob == own) return true;
+  return false;
 }
 
 }  // namespace ayatori::tool

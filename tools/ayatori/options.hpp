@@ -2,7 +2,9 @@
 // Options of `ayatori run`, checked against the knob table before anything starts. An option wins over its knob.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,13 @@ struct RunOptions {
   std::string stats_file;                                        // empty: a table on standard error
   std::vector<std::pair<std::string, std::string>> environment;  // knobs for the members
   std::vector<std::string> command;                              // PROGRAM ARGS...
+  std::vector<std::string> hosts;                                // empty: this machine
+  std::string rsh;                                               // how hosts are reached
+  std::int64_t start_timeout_ns = 0;                             // for hosts to answer
 };
+
+// Knobs that members do not get.
+bool is_launchers_own(std::string_view knob) noexcept;
 
 // -1: go on; otherwise the exit status of the launcher (help, or an error that was told).
 int parse_run_options(int argc, char** argv, RunOptions& options);

@@ -124,26 +124,44 @@ bool is_linked_with_ayatori(const std::string& path) {
   return false;
 }
 
-int find_program(const std::string& name, Program& program) {
-  if (name.empty()) return fail(kExitNotFound, "run: the name of PROGRAM is empty");
+namespace {
+
+// 0, or an exit status with the line.
+int look_for(const std::string& name, Program& program, std::string& why) {
+  const auto refuse = [&why](int status, std::string line) {
+    why = std::move(line);
+    return status;
+  };
+  if (name.empty()) return refuse(kExitNotFound, "run: the name of PROGRAM is empty");
   if (name.find('/') != name.npos) {
     program.path = name;
   } else {
     program.path = search_path(name);
     if (program.path.empty()) {
       const bool here = access(name.c_str(), F_OK) == 0;
-      return fail(kExitNotFound, "{}: not found in PATH{}", name,
-                  here ? " (it is in this folder: ./" + name + ")" : "");
+      return refuse(kExitNotFound, base::formatted("{}: not found in PATH{}", name,
+                                                   here ? " (it is in this folder: ./" + name + ")" : ""));
     }
   }
   struct stat file{};
   if (stat(program.path.c_str(), &file) != 0)
-    return fail(errno == ENOENT || errno == ENOTDIR ? kExitNotFound : kExitNotExecutable, "{}: {}", program.path,
-                error_text(errno));
-  if (S_ISDIR(file.st_mode)) return fail(kExitNotExecutable, "{}: is a folder", program.path);
-  if (!is_executable_file(program.path)) return fail(kExitNotExecutable, "{}: not executable", program.path);
+    return refuse(errno == ENOENT || errno == ENOTDIR ? kExitNotFound : kExitNotExecutable,
+                  base::formatted("{}: {}", program.path, error_text(errno)));
+  if (S_ISDIR(file.st_mode)) return refuse(kExitNotExecutable, base::formatted("{}: is a folder", program.path));
+  if (!is_executable_file(program.path))
+    return refuse(kExitNotExecutable, base::formatted("{}: not executable", program.path));
   program.linked = is_linked_with_ayatori(program.path);
   return 0;
+}
+
+}  // namespace
+
+int find_program(const std::string& name, Program& program, std::string* why) {
+  std::string line;
+  const int status = look_for(name, program, line);
+  if (status != 0 && why != nullptr) *why = line;
+  if (status != 0 && why == nullptr) say(line);
+  return status;
 }
 
 }  // namespace ayatori::tool

@@ -12,8 +12,8 @@ struct Program {
   bool linked = false;  // with the library: its first image forks the other members
 };
 
-// 0, or an exit status after a line on standard error. `name` is looked up as a shell does.
-int find_program(const std::string& name, Program& program);
+// 0, or an exit status after a line on standard error, or with the line in *why. `name` is looked up as a shell does.
+int find_program(const std::string& name, Program& program, std::string* why = nullptr);
 
 // Has the file an ELF note of the library, or does it need libayatori.so?
 bool is_linked_with_ayatori(const std::string& path);

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "commands.hpp"
+#include "hosts.hpp"
 #include "job.hpp"
 #include "options.hpp"
 #include "program.hpp"
@@ -37,6 +38,7 @@ class TerminalKeeper {
 int run_command(int argc, char** argv) {
   RunOptions options;
   if (const int status = parse_run_options(argc, argv, options); status >= 0) return status;
+  if (!options.hosts.empty()) return HostsJob(options).run();
   Program program;
   if (const int status = find_program(options.command.front(), program)) return status;
   if (!program.linked && options.processes > 1)

@@ -23,8 +23,8 @@ for name in auto shm tcp; do
   is 125 && tells 'process 2 .*exited .*without calling ayatori::net::open' && lines 1
   call "$bin/ayatori" run -n 3 --transport $name "$probe" 0:kill-before
   is 137 && tells 'process 0 .*was killed by signal 9' && lines 1
-  call env AYATORI_START_TIMEOUT=1 "$bin/ayatori" run -n 3 --transport $name "$probe" 1:hang-before
-  is 125 && tells 'process 1.* did not call ayatori::net::open within 1 s' && lines 1
+  call env AYATORI_START_TIMEOUT=3 "$bin/ayatori" run -n 3 --transport $name "$probe" 1:hang-before
+  is 125 && tells 'process 1.* did not call ayatori::net::open within 3 s' && lines 1
   call "$bin/ayatori" run -n 3 --transport $name "$probe" 1:exit-joined:6
   is 6 && tells 'process 1 .*status 6 while it held a transport'
   call "$bin/ayatori" run -n 3 --transport $name "$probe" 1:kill-joined

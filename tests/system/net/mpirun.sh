@@ -28,8 +28,8 @@ mpi -n 3 "$bin/net_probe" 1:exit-before:5
 is 5
 mpi -n 3 "$bin/net_probe" 1:kill-before
 [ "$status" != 0 ] || complain "$called: status 0"
-mpi -n 3 -x AYATORI_START_TIMEOUT=2 "$bin/net_probe" 1:hang-before
-is 125 && tells 'did not all call ayatori::net::open within 2 s'
+mpi -n 3 -x AYATORI_START_TIMEOUT=4 "$bin/net_probe" 1:hang-before
+is 125 && tells 'did not all call ayatori::net::open within 4 s'
 mpi -n 3 "$bin/net_probe" 2:kill-joined
 [ "$status" != 0 ] || complain "$called: status 0"
 nothing_left net_probe
