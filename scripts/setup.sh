@@ -1,13 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the build and the checks need on Debian 12. Run by ./check, ./demo and .ci/run; a second run only looks.
-# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap and gnuplot for ./check --full
+# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap, gnuplot, Open MPI's mpirun and Slurm for
+#                              ./check --full; no service is started or enabled
 set -eu
 
 packages='g++ cmake ninja-build pkg-config ccache git ca-certificates gdb
   libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libpng-dev nettle-dev libdw-dev libseccomp-dev libsodium-dev'
-full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev gnuplot-nox'
+full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev gnuplot-nox
+  openmpi-bin libpmix-dev slurmctld slurmd slurm-client munge'
+services='slurmctld slurmd munge' # tests start their own
 
 case ${1:-} in
   '') ;;
@@ -44,7 +47,18 @@ else
 fi
 echo "setup: installing$missing"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+policy=/usr/sbin/policy-rc.d # asked by packages before they start a service
+new_services=
+for service in $services; do
+  case "$missing " in *" $service "*) new_services="$new_services $service" ;; esac
+done
+if [ -n "$new_services" ] && [ ! -e $policy ]; then
+  trap 'rm -f "$log"; $as_root rm -f $policy' EXIT
+  printf '#!/bin/sh\nexit 101\n' | $as_root tee $policy >/dev/null
+  $as_root chmod 755 $policy
+else
+  trap 'rm -f "$log"' EXIT
+fi
 export DEBIAN_FRONTEND=noninteractive
 # shellcheck disable=SC2086
 if ! { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
@@ -52,4 +66,8 @@ if ! { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
   tail -n 20 "$log" >&2
   echo "setup: apt-get could not install:$missing" >&2
   exit 1
+fi
+if [ -n "$new_services" ] && command -v systemctl >/dev/null; then
+  # shellcheck disable=SC2086
+  $as_root systemctl disable $new_services >/dev/null 2>&1 || true
 fi
