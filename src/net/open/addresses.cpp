@@ -71,14 +71,14 @@ std::vector<Interface> interfaces() {
   std::vector<Interface> found;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return found;
-  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
-    const Number number = number_of(each->ifa_addr);
-    if (number.count == 0 || is_link_local(number) || (each->ifa_flags & IFF_UP) == 0) continue;
-    found.push_back({each->ifa_name, number, (each->ifa_flags & IFF_LOOPBACK) != 0});
+  for (const std::size_t count : {std::size_t{4}, std::size_t{16}}) {
+    for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+      const Number number = number_of(each->ifa_addr);
+      if (number.count != count || is_link_local(number) || (each->ifa_flags & IFF_UP) == 0) continue;
+      found.push_back({each->ifa_name, number, (each->ifa_flags & IFF_LOOPBACK) != 0});
+    }
   }
   freeifaddrs(list);
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Interface& a, const Interface& b) { return a.number.count < b.number.count; });
   return found;
 }
 

@@ -31,6 +31,8 @@ namespace {
 
 namespace boot = bootstrap;
 
+constinit shm::ShmWorld* own_world = nullptr;  // of a job of one process without a launcher; goes with its transport
+
 struct Plan {
   bool tcp = false;
   std::int64_t timeout_ns = 0;
@@ -122,11 +124,10 @@ base::Status open_launched(const Plan& plan, const OpenOptions& options, std::un
 
 base::Status open_alone(const Plan& plan, const OpenOptions& options, std::unique_ptr<Transport>* result) {
   if (plan.tcp) return make_tcp({}, tcp::Socket(), plan, options.before_start, result);
-  static constinit shm::ShmWorld* kept = nullptr;  // lives as long as the process
   std::unique_ptr<shm::ShmWorld> world;
   if (base::Status status = shm::ShmWorld::create({}, &world); !status.ok()) return status;
-  kept = world.release();
-  return make_shm(*kept, 0, options.before_start, result);
+  own_world = world.release();
+  return make_shm(*own_world, 0, options.before_start, result);
 }
 
 base::Status open_pmix(Plan plan, bool shm_wanted, const OpenOptions& options, std::unique_ptr<Transport>* result) {
@@ -204,6 +205,7 @@ OwnedTransport open(const OpenOptions& options) {
 
 void Close::operator()(Transport* net) const noexcept {
   delete net;
+  delete std::exchange(own_world, nullptr);
   enter(boot::Phase::kFinished);
 }
 
