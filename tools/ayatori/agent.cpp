@@ -156,6 +156,7 @@ class Agent {
     uplink_ = Uplink();  // the agent's end
     setpgid(0, 0);       // what the remote shell's group is sent is for the agent
     const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!null) _exit(kExitStart);
     dup2(null.get(), STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);

@@ -46,10 +46,8 @@ std::vector<std::pair<std::string, std::string>> knobs_for(const RunOptions& opt
 }
 
 std::string folder() {
-  char* const path = getcwd(nullptr, 0);
-  std::string text = path != nullptr ? path : "/";
-  std::free(path);
-  return text;
+  char path[4096];
+  return getcwd(path, sizeof path) != nullptr ? path : "/";
 }
 
 std::string status_text(int status) {
@@ -200,8 +198,8 @@ void HostsJob::read_host(Host& host) {
 void HostsJob::on_frame(Host& host, const Frame& frame) {
   Unpacker fields(frame.body);
   const auto is_its_own = [&host](std::uint64_t process) {  // H4
-    return process >= static_cast<std::uint64_t>(host.first) &&
-           process < static_cast<std::uint64_t>(host.first + host.count);
+    const auto first = static_cast<std::uint64_t>(host.first);
+    return process >= first && process - first < static_cast<std::uint64_t>(host.count);
   };
   switch (frame.kind) {
     case FrameKind::kReady:

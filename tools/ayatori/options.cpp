@@ -63,7 +63,7 @@ bool parse_hosts(std::string_view text, std::vector<std::string>& hosts) {
 }
 
 // The hosts and what they need; 0, or an exit status after a line.
-int take_hosts(std::string hosts, std::string rsh, bool counted, RunOptions& options) {
+int take_hosts(const std::string& hosts, std::string rsh, bool counted, RunOptions& options) {
   if (hosts.empty()) return 0;
   if (!parse_hosts(hosts, options.hosts)) return kExitStart;
   if (options.hosts.size() > net::bootstrap::kMaxProcesses)

@@ -121,7 +121,18 @@ if [ "$(id -u)" = 0 ] && ip netns add $one 2>/dev/null; then
   is 0 && says '^check: ok$' && lines 0
   call env AYATORI_NET_INTERFACE=eth7 "$bin/ayatori" run --hosts $one,$two --rsh "$apart" "$ring" 50
   is 125 && tells 'AYATORI_NET_INTERFACE=eth7: no interface .* veth0 .10.213.77.' && lines 1
+  # The link is cut while processes 0 and 1 wait for 2 and 3: each side misses the other by its heartbeat, nobody waits on.
+  hosts $one,$two -n 4 --rsh "$apart" "$probe" 2:pause-joined:20 3:pause-joined:20 &
+  hosts=$!
+  for try in $(seq 500); do
+    [ "$(grep -c '^joined' "$work/out" 2>/dev/null)" = 4 ] && break
+    sleep 0.1
+  done
   ip -n $two link set veth0 down
+  wait $hosts
+  cases=$((cases + 1)) called='a link that is cut'
+  says '^bye 0$' && says '^bye 3$'
+  [ "$(grep -c '^peers failed' "$work/out")" = 4 ] || complain "$called: not all missed their peers"
   call env AYATORI_START_TIMEOUT=3 "$bin/ayatori" run --hosts $one,$two --rsh "$apart" "$ring" 50
   is 125 && tells "process" && lines 1
 else

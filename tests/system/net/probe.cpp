@@ -3,6 +3,7 @@
 // Usage: net_probe [PROCESS:ACTION[:STATUS]]...   the process is the job's number, `*` all
 //   exit-before, kill-before, hang-before    before open()
 //   exit-joined, kill-joined, hang-joined    afterwards, without closing
+//   pause-joined                             afterwards, for STATUS seconds, while the others wait for it
 //   return                                   status of main, after an orderly end
 //   memory, twice, forget                    checks: allocate_memory(); open() again; the end without Close
 // Prints `joined P of N` and `pid P PID` in each process, `peers failed` where a barrier breaks, then `bye P`.
@@ -54,6 +55,7 @@ void before(int process, const char* when) {
   if (const Act* act = find(process, ("exit" + suffix).c_str())) std::exit(act->status);
   if (find(process, ("kill" + suffix).c_str()) != nullptr) std::raise(SIGKILL);
   if (find(process, ("hang" + suffix).c_str()) != nullptr) hang();
+  if (const Act* act = find(process, ("pause" + suffix).c_str())) sleep(static_cast<unsigned>(act->status));
 }
 
 int fail(const char* what) {
