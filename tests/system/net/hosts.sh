@@ -5,8 +5,6 @@
 # members fail, and that nothing is left behind.
 # Usage: hosts.sh FOLDER_OF_PROGRAMS
 . "$(dirname "$0")/lib.sh"
-ring=$bin/net_ring
-probe=$bin/net_probe
 here='exec sh -c {command} # {host}'
 hosts() { call "$bin/ayatori" run --hosts "$@"; }
 
@@ -41,7 +39,13 @@ is 137 && tells 'host a: process 0 .* was killed by signal 9'
 hosts a,b -n 4 --rsh "$here" "$probe" 3:exit-joined:6
 is 6 && tells 'host b: process 3 .*status 6 while it held a transport'
 call env AYATORI_START_TIMEOUT=4 "$bin/ayatori" run --hosts a,b -n 4 --rsh "$here" "$probe" 2:hang-before
-is 125 && tells 'process 2 on b did not call ayatori::net::open within 4 s' && lines 1
+is 125 && tells 'process.* 2 on b.* did not call ayatori::net::open within 4 s' && lines 1
+
+# An agent that is called by somebody else, or hears nothing.
+call sh -c "'$bin/ayatori' host-agent </dev/null | cat"
+says '^ayatori-agent 1$' && lines 0
+call sh -c "printf 'a line that is no frame at all\n' | '$bin/ayatori' host-agent >'$work/greeting'"
+is 125 && lines 0
 
 # Hosts that are not there.
 hosts a,b --rsh 'case {host} in b) exit 255 ;; esac; sh -c {command}' "$probe"
@@ -92,7 +96,7 @@ while_running() {
   [ "${target:-0}" -gt 1 ] && kill "-$1" "$target" || complain "nobody to send $1 to"
   wait $watcher
   status=$?
-  nothing_left net_probe
+  nothing_left
 }
 while_running TERM launcher
 is 143 && reasons 1
@@ -138,6 +142,5 @@ if [ "$(id -u)" = 0 ] && ip netns add $one 2>/dev/null; then
 else
   echo "not run: two network namespaces (needs root, and a kernel that lets it)"
 fi
-nothing_left net_probe
-nothing_left net_ring
+nothing_left
 finish

@@ -8,6 +8,11 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 bad=0
 cases=0
+# Copies, so that what a call leaves behind can be told from what other tests run.
+mkdir "$work/bin"
+cp "$bin/net_ring" "$bin/net_probe" "$work/bin"
+ring=$work/bin/net_ring
+probe=$work/bin/net_probe
 
 complain() {
   echo "WRONG: $*"
@@ -38,10 +43,10 @@ reasons() {
   count=$(grep -c '^ayatori: ' "$work/err")
   [ "$count" = "$1" ] || complain "$called: $count reasons, expected $1"
 }
-# No process of this program is left.
+# No process of these programs is left.
 nothing_left() {
-  for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    left=$(grep -lsx "$1" /proc/[0-9]*/comm)
+  for try in $(seq 50); do
+    left=$(find /proc -maxdepth 2 -name exe -lname "$work/*" 2>/dev/null)
     [ -n "$left" ] || return 0
     sleep 0.1
   done

@@ -13,11 +13,11 @@ export TMPDIR="$work" OMPI_MCA_orte_tmpdir_base="$work" OMPI_MCA_plm_rsh_agent=f
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # libpmix leaves memory behind
 mpi() { call mpirun --allow-run-as-root --oversubscribe "$@"; }
 
-mpi -n 1 "$bin/net_ring" 50
+mpi -n 1 "$ring" 50
 is 0 && says 'counter 50, 1 processes' && says '^check: ok$'
-mpi -n 4 "$bin/net_ring" 50
+mpi -n 4 "$ring" 50
 is 0 && says 'counter 200, 4 processes' && says '^check: ok$' && lines 0
-mpi -n 2 -x AYATORI_TRANSPORT=shm "$bin/net_ring" 5
+mpi -n 2 -x AYATORI_TRANSPORT=shm "$ring" 5
 is 125 && tells 'only processes that `ayatori run` has started share memory'
 mpi -n 2 "$bin/hello" 10
 is 125 && tells 'this job has 2 processes under PMIx' && lines 1
@@ -25,14 +25,13 @@ mpi -n 1 "$bin/hello" 10
 is 0 && says 'on 1 processes' && lines 0
 mpi -n 1 "$bin/ayatori" run -n 2 "$bin/hello" 10
 is 0 && says 'on 2 processes' && lines 0
-mpi -n 3 "$bin/net_probe" 1:exit-before:5
+mpi -n 3 "$probe" 1:exit-before:5
 is 5
-mpi -n 3 "$bin/net_probe" 1:kill-before
+mpi -n 3 "$probe" 1:kill-before
 [ "$status" != 0 ] || complain "$called: status 0"
-mpi -n 3 -x AYATORI_START_TIMEOUT=4 "$bin/net_probe" 1:hang-before
+mpi -n 3 -x AYATORI_START_TIMEOUT=4 "$probe" 1:hang-before
 is 125 && tells 'did not all call ayatori::net::open within 4 s'
-mpi -n 3 "$bin/net_probe" 2:kill-joined
+mpi -n 3 "$probe" 2:kill-joined
 [ "$status" != 0 ] || complain "$called: status 0"
-nothing_left net_probe
-nothing_left net_ring
+nothing_left
 finish

@@ -5,7 +5,7 @@
 # Usage: refused.sh FOLDER_OF_PROGRAMS
 . "$(dirname "$0")/lib.sh"
 
-for program in "$bin/net_ring" "$bin/hello"; do
+for program in "$ring" "$bin/hello"; do
   call env SLURM_NTASKS=4 "$program" 5
   is 125 && tells 'srun --mpi=pmix' && lines 1
   call env SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 "$program" 5
@@ -25,6 +25,6 @@ is 125 && tells 'this job has 2 processes under PMIx' && tells 'ayatori run -n N
 call env PMIX_NAMESPACE=none PMIX_RANK=0 OMPI_COMM_WORLD_SIZE=1 "$bin/hello" 5
 is 0 && lines 0
 # No library, or no server.
-call env PMIX_NAMESPACE=none PMIX_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$bin/net_ring" 5
+call env PMIX_NAMESPACE=none PMIX_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$ring" 5
 is 125 && tells 'libpmix2|PMIx server' && lines 1
 finish

@@ -123,11 +123,11 @@ srun --mpi=list 2>&1 | grep -q pmix || {
   exit 77
 }
 slurm() { call srun --immediate=30 --time=2 "$@"; }
-slurm --mpi=pmix -N 2 -n 4 "$bin/net_ring" 50
+slurm --mpi=pmix -N 2 -n 4 "$ring" 50
 is 0 && says 'counter 200, 4 processes' && says '^check: ok$'
-slurm --mpi=pmix -N 1 -n 1 "$bin/net_ring" 50
+slurm --mpi=pmix -N 1 -n 1 "$ring" 50
 is 0 && says 'counter 50, 1 processes'
-slurm --mpi=none -N 2 -n 4 "$bin/net_ring" 50
+slurm --mpi=none -N 2 -n 4 "$ring" 50
 is 125 && tells 'srun --mpi=pmix' && lines 1
 slurm --mpi=none -N 2 -n 4 "$bin/hello" 10
 is 125 && tells 'srun --mpi=pmix' && lines 1
@@ -135,10 +135,9 @@ slurm --mpi=pmix -N 2 -n 4 "$bin/hello" 10
 is 125 && tells 'this job has 4 processes under PMIx' && lines 1
 slurm --mpi=none -N 1 -n 1 "$bin/ayatori" run -n 2 "$bin/hello" 10
 is 0 && says 'on 2 processes'
-slurm --mpi=pmix -K -N 2 -n 4 "$bin/net_probe" 3:kill-joined
+slurm --mpi=pmix -K -N 2 -n 4 "$probe" 3:kill-joined
 [ "$status" != 0 ] || complain "$called: status 0"
-slurm --mpi=pmix -K -N 2 -n 4 "$bin/net_probe" 3:exit-before:5
+slurm --mpi=pmix -K -N 2 -n 4 "$probe" 3:exit-before:5
 [ "$status" != 0 ] || complain "$called: status 0"
-nothing_left net_probe
-nothing_left net_ring
+nothing_left
 finish
