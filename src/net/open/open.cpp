@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <span>
@@ -20,6 +21,7 @@
 #include "net/bootstrap/membership.hpp"
 #include "net/bootstrap/place.hpp"
 #include "net/bootstrap/pmix.hpp"
+#include "net/bootstrap/stat_names.hpp"
 #include "net/bootstrap/surroundings.hpp"
 #include "net/open/addresses.hpp"
 #include "net/open/prepare.hpp"
@@ -182,6 +184,20 @@ void enter(boot::Phase phase) {
   if (now != boot::Phase::kRunning && now != boot::Phase::kFinished) boot::set_phase(phase);
 }
 
+// For --stats; a program that has had a run of ayatori::run has told its own.
+void tell_counters(const Transport& net) {
+  const Counters counters = net.counters();
+  std::array<std::uint64_t, boot::kStats> values{};
+  constexpr std::size_t kMessages = boot::stat_slot("messages_sent");
+  constexpr std::size_t kSent = boot::stat_slot("bytes_sent");
+  constexpr std::size_t kReceived = boot::stat_slot("bytes_received");
+  static_assert(kMessages < boot::kStats && kSent < boot::kStats && kReceived < boot::kStats);
+  values[kMessages] = counters.messages_sent;
+  values[kSent] = counters.bytes_sent;
+  values[kReceived] = counters.bytes_received;
+  boot::publish_stats(values);
+}
+
 }  // namespace
 
 OwnedTransport try_open(const OpenOptions& options, std::string* why) {
@@ -204,6 +220,7 @@ OwnedTransport open(const OpenOptions& options) {
 }
 
 void Close::operator()(Transport* net) const noexcept {
+  if (boot::phase() == boot::Phase::kJoined && boot::stats_wanted()) tell_counters(*net);
   delete net;
   delete std::exchange(own_world, nullptr);
   enter(boot::Phase::kFinished);

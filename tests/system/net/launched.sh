@@ -31,6 +31,14 @@ for name in auto shm tcp; do
   is 0 && says '^bye 0$'
 done
 
+for name in shm tcp; do
+  call "$bin/ayatori" run -n 2 --transport $name --stats="$work/stats.json" "$ring" 50
+  is 0
+  # Each process writes 50 words and gets some.
+  sed -n '/"total"/,$p' "$work/stats.json" | grep -qE '"bytes_sent": *[1-9][0-9]{2,}' ||
+    { cp "$work/stats.json" "$work/out" && complain "no bytes in the statistics over $name"; }
+done
+
 # Members that use the library, and one binary that has all of it.
 call "$bin/ayatori" run -n 3 -w 1 "$bin/net_both"
 is 0 && says '^check: ok$'
