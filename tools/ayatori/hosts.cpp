@@ -275,7 +275,8 @@ void HostsJob::on_silence(Host& host) {
 
 void HostsJob::on_signal(int signal) {
   if (signal == SIGCHLD) return reap();
-  if (ending_) return;
+  if (all_ended()) killed_ = true;  // whoever should read our output does not
+  if (ending_ || killed_) return;
   status_ = 128 + signal;
   const char* const text = sigdescr_np(signal);
   say(base::formatted("the job was sent signal {} ({}) and is ended", signal, text != nullptr ? text : "?"));
