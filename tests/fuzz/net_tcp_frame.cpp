@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer on what a tcp connection's bytes meet first (net/tcp/frame, receiver, walk): any bytes, in any cut, are taken or
+// libFuzzer on what a tcp connection's bytes meet first (net/served/frame, net/tcp/receiver, net/served/walk): any bytes, in any cut, are taken or
 // refused, and touch nothing but their places. The first byte chooses the cut.
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,8 @@
 namespace {
 
 using namespace ayatori::net;
-using namespace ayatori::net::tcp;
+using namespace ayatori::net::served;
+using ayatori::net::tcp::Receiver;
 
 constexpr FrameLimits kLimits{992, 1024, 16};
 

@@ -23,9 +23,11 @@
 #include <span>
 
 #include <ayatori/net/types.hpp>
-#include "net/tcp/frame.hpp"
+#include "net/served/frame.hpp"
 
 namespace ayatori::net::tcp {
+
+using served::FrameLimits;
 
 using Secret = std::array<unsigned char, 32>;
 

@@ -6,6 +6,10 @@
 
 namespace ayatori::net::tcp {
 
+using served::Frame;
+using served::FrameKind;
+using served::Parsed;
+
 Receiver::Receiver(const FrameLimits& limits)
     : limits_(limits),
       staging_bytes_(frame_bytes_max(limits) + kReadAheadBytes + 8),
@@ -87,7 +91,7 @@ bool Receiver::take_frames(FrameSink& sink) {
     if (!sink.on_data(data_header_, &place_)) return false;
     in_data_ = true;
     data_left_ = data_header_.body_bytes;
-    padding_left_ = padded(data_left_) - data_left_;
+    padding_left_ = served::padded(data_left_) - data_left_;
     behind_long_data_ = data_left_ >= kLongDataBytesMin;
   }
 }

@@ -19,26 +19,14 @@
 #include <memory>
 #include <span>
 
-#include "net/tcp/frame.hpp"
-#include "net/tcp/walk.hpp"
+#include "net/served/sink.hpp"
 
 namespace ayatori::net::tcp {
 
-// Where the data of one kData goes.
-struct DataPlace {
-  Walk* walk = nullptr;  // nullptr: nowhere, it is dropped
-  bool whole_words = false;
-};
-
-// What is done with frames. false: this frame makes no sense here, `refuse` was told why.
-class FrameSink {
- public:
-  virtual ~FrameSink() = default;
-  virtual bool on_frame(const Frame& frame) = 0;
-  virtual bool on_data(const FrameHeader& header, DataPlace* place) = 0;  // begins
-  virtual bool on_data_end(const FrameHeader& header) = 0;
-  virtual void refuse(const char* why) = 0;  // the stream ends here
-};
+using served::DataPlace;
+using served::FrameHeader;
+using served::FrameLimits;
+using served::FrameSink;
 
 class Receiver {
  public:

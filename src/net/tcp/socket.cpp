@@ -52,11 +52,6 @@ std::string address_text(const SocketAddress& address) {
   return "an unknown address";
 }
 
-void Socket::close() noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 base::Status listen_on(const std::string& host, std::uint16_t port, Socket* listener, SocketAddress* address) {
   bool any = false;
   if (!parse_address(host, port, address, &any))

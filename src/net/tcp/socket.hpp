@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "base/status.hpp"
+#include "net/served/descriptor.hpp"
 
 namespace ayatori::net::tcp {
 
@@ -21,29 +21,7 @@ struct SocketAddress {  // plain data: the bootstrap may hand it to other proces
 };
 std::string address_text(const SocketAddress& address);  // "127.0.0.1:4711", "[::1]:4711"
 
-// Owns a descriptor.
-class Socket {
- public:
-  Socket() noexcept = default;
-  explicit Socket(int fd) noexcept : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    if (this != &other) {
-      close();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  ~Socket() { close(); }
-
-  int fd() const noexcept { return fd_; }
-  int release() noexcept { return std::exchange(fd_, -1); }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-  void close() noexcept;
-
- private:
-  int fd_ = -1;
-};
+using Socket = served::Descriptor;
 
 inline constexpr const char* kLoopback = "127.0.0.1";
 

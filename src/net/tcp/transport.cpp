@@ -1,214 +1,226 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages and what all requests share. one_sided.cpp: the others; serve.cpp: what arrives; progress.cpp: sending, receiving,
-// waiting; life.cpp: start, heartbeats, the end.
 #include "net/tcp/transport.hpp"
 
+#include <poll.h>
+#include <sodium.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/check.hpp"
-#include "net/tcp/issue.hpp"
-#include "net/tcp/thread_state.hpp"
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "net/served/serve.hpp"
+#include "net/tcp/mesh.hpp"
 
 namespace ayatori::net::tcp {
+
+using served::bit_of;
+using served::FrameKind;
+using served::Peer;
+using served::PeerSink;
+using served::Work;
+
 namespace {
 
-// All answers that a peer can be owed at once (send_queue.hpp Q2), and some heartbeats.
-std::size_t reply_bytes_max(const TcpConfig& config) {
-  const std::size_t longest = frame_bytes(std::max(config.payload_bytes_max, config.inline_bytes_max));
-  return config.requests_max * (longest + kHeaderBytes) + 64 * kHeaderBytes;
-}
+constexpr int kEventsMax = kMaxProcesses;
 
 }  // namespace
 
 TcpTransport::TcpTransport(TcpConfig config)
-    : config_(std::move(config)),
-      limits_(terms_of(config_).limits),
-      self_(config_.self),
-      processes_(config_.processes),
-      listener_(config_.listener),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      requests_(config_.requests_max),
-      services_(*this, [](Transport& of, HandlerId id, const Message& message) {
-        static_cast<TcpTransport&>(of).deliver(id, message);
-      }) {
-  AYT_CHECK(processes_ >= 1 && processes_ <= kMaxProcesses, "{} processes, 1 to {} possible", processes_,
-            kMaxProcesses);
-  AYT_CHECK(in_job(self_), "process {} of {}", self_, processes_);
+    : ServedTransport(config, "tcp"), config_(std::move(config)), listener_(config_.listener) {
   AYT_CHECK(config_.addresses.size() == static_cast<std::size_t>(processes_), "{} addresses for {} processes",
             config_.addresses.size(), processes_);
-  AYT_CHECK(config_.payload_bytes_max <= kPayloadBytesLimit && config_.inline_bytes_max >= kWholeWordBytesMax &&
-                config_.inline_bytes_max <= kSegmentBytesMax,
-            "payloads of {} bytes, {} inline", config_.payload_bytes_max, config_.inline_bytes_max);
-  if (!epoll_) base::fatal("tcp: no epoll descriptor: {}", strerrordesc_np(errno));
-  AYT_CHECK(config_.requests_max >= 1 && config_.requests_max <= kRequestsLimit, "{} requests, 1 to {} possible",
-            config_.requests_max, kRequestsLimit);
-  AYT_CHECK(config_.heartbeat_interval_ns > 0 && config_.heartbeat_timeout_ns >= 2 * config_.heartbeat_interval_ns,
-            "a heartbeat every {} ns, silence of {} ns", config_.heartbeat_interval_ns, config_.heartbeat_timeout_ns);
   for (ProcessId p = 0; p < processes_; ++p)
-    peers_.push_back(std::make_unique<Peer>(p, limits_, config_.send_queue_bytes, reply_bytes_max(config_)));
+    peers_.push_back(std::make_unique<TcpPeer>(p, limits_, config_.send_queue_bytes, reply_bytes_max()));
 }
 
-Capabilities TcpTransport::capabilities() const noexcept {
-  const bool served = config_.progress_thread;
-  return {served, served, served, true, false};
+// --- start and end ---
+
+base::Status TcpTransport::connect() {
+  base::Status status = connect_mesh(config_, std::move(listener_), &connected_);
+  sodium_memzero(config_.secret.data(), config_.secret.size());
+  return status;
 }
 
-bool TcpTransport::peer_failed(ProcessId process) const noexcept {
-  return peer(process).standing.load(std::memory_order_seq_cst) == Standing::kFailed;  // pairs with retire()
+void TcpTransport::start() {
+  if (connected_.empty())
+    if (const base::Status status = connect(); !status.ok()) base::log_error("{}", status.message());
+  std::vector<Socket> sockets = std::exchange(connected_, {});
+  for (const std::unique_ptr<Peer>& each : peers_) {
+    Socket& socket = sockets[static_cast<std::size_t>(each->process)];
+    if (!socket) continue;
+    watch(socket.fd(), EPOLLIN, each->process);
+    std::lock_guard lock(each->mutex);
+    wire(*each).socket = std::move(socket);
+    each->open = true;
+  }
+  begin();
 }
 
-// --- completions ---
-
-bool TcpTransport::has_room(const Callback& callback) const noexcept {
-  return thread_state().completions.has_room(callback, config_.nested_completions_max);
+TcpTransport::~TcpTransport() {
+  if (end()) leave();  // D7
 }
 
-bool TcpTransport::complete_now(const Callback& callback, Completion completion) {
-  Completions& completions = thread_state().completions;
-  if (!completions.has_room(callback, config_.nested_completions_max)) return false;
-  completions.run(callback, completion);
+// Says goodbye behind what is still to be sent, then listens until the peer has hung up too: a connection that is closed with
+// bytes unread is reset, and the goodbye could be lost with it. Nobody else uses the object any more.
+void TcpTransport::leave() {
+  FrameHeader goodbye;
+  goodbye.kind = FrameKind::kLeave;
+  goodbye.total = collective_calls();
+  const std::int64_t start_ns = base::real_now_ns();
+  std::uint64_t said = 0;
+  std::uint64_t shut = 0;
+  std::vector<std::byte> dropped(64 * 1024);
+  std::vector<pollfd> polled;
+  while (true) {
+    polled.clear();
+    for (const std::unique_ptr<Peer>& each : peers_) {
+      TcpPeer& to = wire(*each);
+      if (!to.socket) continue;
+      pump(to);
+      if ((said & bit_of(to.process)) == 0 && to.queue.idle()) {
+        to.queue.push_reply(goodbye);
+        said |= bit_of(to.process);
+        pump(to);
+      }
+      if ((said & ~shut & bit_of(to.process)) != 0 && to.queue.idle()) {
+        ::shutdown(to.socket.fd(), SHUT_WR);
+        shut |= bit_of(to.process);
+      }
+      ssize_t got = 0;
+      do {
+        got = ::recv(to.socket.fd(), dropped.data(), dropped.size(), 0);
+      } while (got > 0);
+      if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        to.socket.close();
+      else
+        polled.push_back({to.socket.fd(), static_cast<short>(to.queue.idle() ? POLLIN : POLLIN | POLLOUT), 0});
+    }
+    const std::int64_t left_ns = kLeaveNs - (base::real_now_ns() - start_ns);
+    if (polled.empty() || left_ns <= 0) return;
+    ::poll(polled.data(), polled.size(), static_cast<int>(left_ns / base::kNsPerMs) + 1);
+  }
+}
+
+void TcpTransport::sever() noexcept {
+  for (const std::unique_ptr<Peer>& each : peers_) {
+    std::lock_guard lock(each->mutex);
+    if (each->open) ::shutdown(wire(*each).socket.fd(), SHUT_RDWR);
+  }
+}
+
+bool TcpTransport::try_close(Peer& whom) {
+  TcpPeer& it = wire(whom);
+  if (it.sending) return false;
+  if (it.socket) ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, it.socket.fd(), nullptr);  // a fork may hold it open
+  it.socket.close();
   return true;
 }
 
-void TcpTransport::complete(std::uint32_t slot, Completion completion) {
-  const Callback callback = requests_[slot].on_complete;
-  requests_.give_back(slot);
-  thread_state().completions.run(callback, completion);
-}
-
-// --- messages ---
-
-void TcpTransport::set_handler(HandlerId id, HandlerFunction function, void* context) {
-  AYT_CHECK(!started_.load(std::memory_order_relaxed), "handler {} set after start", id);  // N8, one thread
-  AYT_CHECK(id < kHandlersMax && handlers_[id].function == nullptr, "handler {} is out of range or taken", id);
-  handlers_[id] = {function, context};
-}
-
-void TcpTransport::set_peer_failure_handler(PeerFailureFunction function, void* context) {
-  AYT_CHECK(!started_.load(std::memory_order_relaxed), "peer failure handler set after start");  // N8, one thread
-  peer_failure_ = function;
-  peer_failure_context_ = context;
-}
-
-bool TcpTransport::deliver(HandlerId id, const Message& message) {
-  const Handler handler = handlers_[id];
-  if (handler.function == nullptr) {
-    accuse(peer(message.source), "a message for a handler that nobody set");
-    return false;
-  }
-  handler.function(handler.context, message);
-  return true;
-}
-
-bool TcpTransport::try_message_async(const MessageParams& params) {
-  AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
-  if (!has_room(params.on_complete)) return false;
-  if (!in_job(params.destination)) return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
-  if (params.size_bytes > LongMessages::kBytesMax) return complete_now(params.on_complete, {Outcome::kTooLarge, 0, 0});
-  if (params.size_bytes > config_.payload_bytes_max && !is_gone(peer(params.destination))) {
-    if (!services_.long_messages.start(params)) return false;
-    // Either retire() saw it, or its peer's end is seen here.
-    if (is_gone(peer(params.destination))) services_.long_messages.on_peer_left(params.destination);
-    return true;
-  }
-  FrameHeader header;
-  header.kind = FrameKind::kMessage;
-  header.handler = params.handler;
-  header.body_bytes = static_cast<std::uint32_t>(params.size_bytes);
-  Peer& to = peer(params.destination);
-  const bool is_home = to.process == self_;
+void TcpTransport::heartbeat(Peer& whom, std::int64_t now_ns) {
+  TcpPeer& to = wire(whom);
+  FrameHeader beat;
+  beat.kind = FrameKind::kHeartbeat;
   {
     std::lock_guard lock(to.mutex);
-    if (is_home || to.socket) {
-      std::byte* const body = to.queue.push_request(header, false);
-      if (body == nullptr) return false;
-      if (params.size_bytes != 0) std::memcpy(body, params.payload, params.size_bytes);
-      if (is_home) self_messages_.fetch_add(1, std::memory_order_relaxed);  // released by the mutex
-    } else if (!is_gone(to)) {
-      return false;  // not started
+    if (now_ns - to.last_sent_ns < config_.heartbeat_interval_ns || !to.queue.idle()) return;
+    to.queue.push_reply(beat);
+  }
+  dirty_ |= bit_of(to.process);
+}
+
+// --- sending ---
+
+void TcpTransport::pump(Peer& whom) {
+  TcpPeer& to = wire(whom);
+  std::unique_lock lock(to.mutex);
+  if (to.sending || to.deaf || !to.socket) return;
+  to.sending = true;
+  bool full = false;
+  int batches = 0;
+  while (!full && to.queue.compose()) {
+    if (batches++ == kBatchesPerSend) {
+      full = true;  // epoll says at once that there is room
+      break;
+    }
+    const std::span<iovec> batch = to.queue.batch();
+    lock.unlock();
+    msghdr message{};
+    message.msg_iov = batch.data();
+    message.msg_iovlen = batch.size();
+    const ssize_t sent = ::sendmsg(to.socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);  // E1, E2
+    const int error = errno;
+    lock.lock();
+    if (sent >= 0) {
+      to.queue.advance(static_cast<std::size_t>(sent));
+      to.last_sent_ns = base::real_now_ns();
+    } else if (error == EAGAIN) {
+      full = true;
+    } else if (error != EINTR) {
+      AYT_CHECK(error != EFAULT, "memory of a request or a region cannot be read");
+      to.deaf = true;
+      break;
     }
   }
-  if (is_gone(to)) return complete_now(params.on_complete, {Outcome::kPeerFailed, 0, 0});
-  kick(to);
-  count(to.process, 1, params.size_bytes, 0);
-  return complete_now(params.on_complete, {});
+  to.sending = false;
+  const bool ack_waited = std::exchange(to.ack_waits, false);
+  if (full != to.wants_out) set_wants_out(to, full);
+  lock.unlock();
+  batch_ended(ack_waited);
 }
 
-bool TcpTransport::try_rpc_async(const RpcParams& params) {
-  AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
-  if (!has_room(params.on_complete)) return false;
-  if (!in_job(params.destination)) return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
-  if (params.size_bytes > config_.payload_bytes_max)
-    return complete_now(params.on_complete, {Outcome::kTooLarge, 0, 0});
-  const std::uint32_t slot = requests_.take(thread_state().stripe);
-  if (slot == RequestTable::kNone) return false;
-  Request& request = requests_[slot];
-  request.process.store(params.destination, std::memory_order_relaxed);  // released by state
-  request.kind.store(Request::Kind::kRpc, std::memory_order_relaxed);
-  request.local = Walk(static_cast<std::byte*>(params.reply.pointer), params.reply_bytes_max);
-  request.is_bulk = false;
-  request.on_complete = params.on_complete;
-  FrameHeader header;
-  header.kind = FrameKind::kRpc;
-  header.handler = params.handler;
-  header.body_bytes = static_cast<std::uint32_t>(params.size_bytes);
-  const bool is_home = params.destination == self_;
-  return issue(slot, peer(params.destination), header, params.size_bytes,
-               [&](SendQueue& queue, const FrameHeader& numbered) {
-                 std::byte* const body = queue.push_request(numbered, false);
-                 if (body == nullptr) return false;
-                 if (params.size_bytes != 0) std::memcpy(body, params.payload, params.size_bytes);
-                 if (is_home) self_messages_.fetch_add(1, std::memory_order_relaxed);  // released by the mutex
-                 return true;
-               });
+void TcpTransport::set_wants_out(TcpPeer& to, bool wants) {
+  to.wants_out = wants;
+  epoll_event event{};
+  event.events = EPOLLIN | (wants ? EPOLLOUT : 0u);
+  event.data.u32 = static_cast<std::uint32_t>(to.process);
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, to.socket.fd(), &event);  // fails where it was never added: leave()
 }
 
-void TcpTransport::reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) {
-  AYT_CHECK(token.wanted(), "reply to a one-way message");
-  AYT_CHECK(size_bytes <= config_.payload_bytes_max, "reply of {} bytes, {} possible", size_bytes,
-            config_.payload_bytes_max);
-  FrameHeader header;
-  header.kind = FrameKind::kReply;
-  header.body_bytes = static_cast<std::uint32_t>(size_bytes);
-  header.slot = token.slot;
-  header.serial = token.serial;
-  Peer& to = peer(token.process);
-  {
-    std::lock_guard lock(to.mutex);
-    if (to.process != self_ && !to.socket) return;
-    std::byte* const body = to.queue.push_reply(header);
-    if (body == nullptr) return accuse(to, "it asks for more answers than it may");
-    if (size_bytes != 0) std::memcpy(body, payload, size_bytes);
+// --- receiving ---
+
+Work TcpTransport::poll(std::int64_t now_ns) {
+  Work work;
+  if (processes_ == 1) return work;
+  std::array<epoll_event, kEventsMax> events;
+  const int count = ::epoll_wait(epoll_.fd(), events.data(), kEventsMax, 0);
+  for (int i = 0; i < count; ++i) {
+    TcpPeer& from = wire(peer(static_cast<ProcessId>(events[static_cast<std::size_t>(i)].data.u32)));
+    const std::uint32_t what = events[static_cast<std::size_t>(i)].events;
+    if ((what & EPOLLOUT) != 0) pump(from);
+    if ((what & ~std::uint32_t{EPOLLOUT}) != 0) work += receive(from, now_ns);
+    pump_dirty();
   }
-  kick(to);
-  count(to.process, 1, size_bytes, 0);
+  return work;
 }
 
-// --- counters ---
-
-void TcpTransport::count(ProcessId process, std::uint64_t messages, std::uint64_t sent,
-                         std::uint64_t received) noexcept {
-  if (process == self_) return;
-  Stripe& stripe = stripes_[thread_state().stripe % kStripes];  // counters: relaxed
-  if (messages != 0) stripe.messages_sent.fetch_add(messages, std::memory_order_relaxed);
-  if (sent != 0) stripe.bytes_sent.fetch_add(sent, std::memory_order_relaxed);
-  if (received != 0) stripe.bytes_received.fetch_add(received, std::memory_order_relaxed);
-}
-
-Counters TcpTransport::counters() const noexcept {
-  Counters sum;
-  for (const Stripe& stripe : stripes_) {
-    sum.messages_sent += stripe.messages_sent.load(std::memory_order_relaxed);
-    sum.bytes_sent += stripe.bytes_sent.load(std::memory_order_relaxed);
-    sum.bytes_received += stripe.bytes_received.load(std::memory_order_relaxed);
+Work TcpTransport::receive(TcpPeer& from, std::int64_t now_ns) {
+  PeerSink sink(*this, from);
+  for (int turn = 0; turn < kReceivesPerTurn; ++turn) {
+    if (!from.socket || from.accused.load(std::memory_order_relaxed) != nullptr) break;  // retire_accused() orders
+    std::size_t room = 0;
+    const std::span<iovec> places = from.receiver.room(&room);
+    const ssize_t got = ::readv(from.socket.fd(), places.data(), static_cast<int>(places.size()));
+    if (got == 0) {
+      accuse(from, "its connection was closed");
+      break;
+    }
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      AYT_CHECK(errno != EFAULT, "memory of a request or a region cannot be written");
+      if (errno != EAGAIN) accuse(from, strerrordesc_np(errno));
+      break;
+    }
+    from.last_heard_ns = now_ns;
+    if (!from.receiver.received(static_cast<std::size_t>(got), sink)) break;
+    if (static_cast<std::size_t>(got) < room) break;
   }
-  return sum;
+  return sink.work();
 }
 
 }  // namespace ayatori::net::tcp

@@ -1,216 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport between processes of several machines, over TCP connections of its own that have proved the job's secret.
-// Reads, writes and atomics are requests that the target checks and serves; its progress thread does so while its workers
-// compute. Made by each process on its start-up thread; N1-N10 of net/transport.hpp hold, N7's time being the heartbeat's
-// (D2). docs/design/tcp-transport.md says why it is as it is.
-//
-// D1. Whoever holds poll_lock_, which is only ever tried, receives, serves, runs handlers and completions, and retires
-//     peers: one thread at a time. So nothing arrives in a caller's buffer once its request was completed by a failure.
-// D2. A connection that breaks without an orderly leave, or on which nothing arrives for heartbeat_timeout_ns, or a frame
-//     that makes no sense, fails its peer. A process heartbeats while its progress thread runs or somebody waits; one that
-//     was itself stopped does not blame its peers for it.
-// D3. try_* appends to the peer's queue and, unless somebody sends already, sends at once (peer.hpp E1); while a thread
-//     receives, what it issues and answers is sent together when it has served what arrived from one peer.
-// D4. Order (N10): what is short leaves and is served in order; what is long holds back what comes behind a fence
-//     (send_queue.hpp Q4). To itself a process' reads, writes and atomics are done at once, and a fence has to be asked for
-//     again until its messages have begun.
-// D5. The memory of a write and the room of a read belong to the transport until the completion: an acknowledgement waits for
-//     the thread that is sending the write's last data. One that comes while data still waits to be sent, or for a request
-//     that is not there, is no answer but a broken peer.
-// D6. Spinning is bounded by time. The progress thread stands back while others poll or watch the sockets; it takes over at
-//     the latest kNapNsMax after they stop polling, or is woken by the last one that watches.
-// D7. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
-//     ends without it counts as dead.
+// The transport between processes of several machines, over TCP connections of its own that have proved the job's secret:
+// the wire below net/served/transport.hpp, whose rules D1-D7 hold. docs/design/tcp-transport.md says why it is as it is.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
-
-#include <ayatori/net/transport.hpp>
-#include "base/shared_lock.hpp"
-#include "net/services.hpp"
+#include "net/served/transport.hpp"
 #include "net/tcp/config.hpp"
 #include "net/tcp/peer.hpp"
-#include "net/tcp/requests.hpp"
-#include "net/tcp/sleepers.hpp"
 
 namespace ayatori::net::tcp {
 
-inline constexpr std::size_t kRegionsMax = 64;
-
-class TcpTransport final : public ServicedTransport {
+class TcpTransport final : public served::ServedTransport {
  public:
   explicit TcpTransport(TcpConfig config);
   ~TcpTransport() override;
-
-  ProcessId self() const noexcept override { return self_; }
-  int processes() const noexcept override { return processes_; }
-  Capabilities capabilities() const noexcept override;
-  Limits limits() const noexcept override {
-    return {config_.payload_bytes_max, LongMessages::kBytesMax, config_.requests_max};
-  }
-  Counters counters() const noexcept override;
-
-  RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights) override;
-  void unregister_memory(RegionId region) override;
-  void* direct_pointer(const RemoteAddress&, std::size_t) noexcept override { return nullptr; }
-
-  bool try_read_async(const ReadParams& params) override;
-  bool try_write_async(const WriteParams& params) override;
-  bool try_atomic_async(const AtomicParams& params) override;
-  bool try_read_list_async(const ListParams& params) override { return move_list(params, true); }
-  bool try_write_list_async(const ListParams& params) override { return move_list(params, false); }
-  bool try_read_strided_async(const StridedParams& params) override { return move_strided(params, true); }
-  bool try_write_strided_async(const StridedParams& params) override { return move_strided(params, false); }
-  bool try_flush_async(ProcessId peer, Callback on_complete) override;
-  bool try_fence(ProcessId peer) override;
-
-  void set_handler(HandlerId id, HandlerFunction function, void* context) override;
-  bool try_message_async(const MessageParams& params) override;
-  bool try_rpc_async(const RpcParams& params) override;
-  void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
-
-  void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
-  bool peer_failed(ProcessId process) const noexcept override;
 
   // Connects with everybody; blocks for start_timeout_ns at most. The status names whoever is not there then.
   base::Status connect();
   // Connects, unless that has been done. Whoever was not reached is failed.
   void start() override;
-  std::size_t progress() override;
-  bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) override;
-  void wake() noexcept override { waiters_.ring(); }
 
   // Ends all connections without a word, as the end of the process would: peers see a failure.
   void sever() noexcept;
 
  private:
-  Services& services() noexcept override { return services_; }
-
-  friend class PeerSink;  // serve.cpp
-  static constexpr int kStripes = 16;
   static constexpr int kReceivesPerTurn = 8;  // of one peer, then the next one's turn
   static constexpr int kBatchesPerSend = 16;  // then whoever polls goes on
-  static constexpr std::int64_t kSpinNs = 100'000;
-  static constexpr int kMissesPerYield = 16;
-  static constexpr std::int64_t kNapNsMin = 200'000;
-  static constexpr std::int64_t kNapNsMax = 2'000'000;
-  static constexpr std::int64_t kSleepSliceNs = 100'000'000;
-  static constexpr std::int64_t kLeaveNs = 1'000'000'000;
-  static constexpr std::uint64_t kRegionBytesMax = std::uint64_t{1} << 47;  // no memory is larger
 
-  struct Region {
-    std::atomic<std::uint32_t> rights{0};  // 0: not registered. release at registration pairs with acquire at use
-    std::byte* base = nullptr;
-    std::uint64_t bytes = 0;
-  };
-  struct Handler {
-    HandlerFunction function = nullptr;
-    void* context = nullptr;
-  };
-  struct Flush {
-    ProcessId peer;
-    std::uint64_t serial;  // requests before it
-    Callback on_complete;
-  };
-  struct alignas(64) Stripe {
-    std::atomic<std::uint64_t> messages_sent{0};
-    std::atomic<std::uint64_t> bytes_sent{0};
-    std::atomic<std::uint64_t> bytes_received{0};
-  };
+  static TcpPeer& wire(served::Peer& peer) noexcept { return static_cast<TcpPeer&>(peer); }
 
-  // transport.cpp, one_sided.cpp
-  Peer& peer(ProcessId process) const noexcept { return *peers_[static_cast<std::size_t>(process)]; }
-  bool in_job(ProcessId process) const noexcept { return process >= 0 && process < processes_; }
-  bool is_gone(const Peer& peer) const noexcept {
-    return peer.standing.load(std::memory_order_seq_cst) != Standing::kMember;  // pairs with retire()
-  }
-  bool has_room(const Callback& callback) const noexcept;
-  bool complete_now(const Callback& callback, Completion completion);
-  void complete(std::uint32_t slot, Completion completion);  // a request that was claimed
-  void count(ProcessId process, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;
-  // False: nobody set the handler; the sender is accused.
-  bool deliver(HandlerId id, const Message& message);
-  Outcome find_region(RegionId region, std::uint8_t rights, const Region** found) const noexcept;
-  Outcome place(RegionId region, std::uint64_t offset, std::uint64_t bytes, std::uint8_t rights, Walk* walk) const;
-  Outcome place_list(RegionId region, std::vector<Piece>&& pieces, std::uint8_t rights, Walk* walk) const;
-  Outcome place_strided(const StridedParams& params, std::uint8_t rights, Walk* walk) const;
-  Outcome apply(const AtomicParams& params, std::uint64_t* value) const;
-  bool move_list(const ListParams& params, bool reads);
-  bool move_strided(const StridedParams& params, bool reads);
-  bool move_at_home(bool reads, Outcome outcome, Walk&& local, Walk&& remote, const Callback& done);
-  template <class FillDescriptor>
-  bool move(bool reads, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
-            FillDescriptor&& fill);
-  template <class Push>
-  bool issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push);  // issue.hpp
+  void pump(served::Peer& to) override;
+  served::Work poll(std::int64_t now_ns) override;
+  bool try_close(served::Peer& whom) override;
+  void heartbeat(served::Peer& to, std::int64_t now_ns) override;
 
-  // progress.cpp, life.cpp
-  void kick(Peer& peer);  // something was pushed
-  void pump(Peer& peer);  // sends what there is, unless somebody does
-  void pump_dirty();
-  void ring_all();
-  void set_wants_out(Peer& peer, bool wants);
-  Work poll_sockets(std::int64_t now_ns);
-  Work receive(Peer& peer, std::int64_t now_ns);
-  std::size_t drain_self();
-  std::size_t end_late_writes();
-  std::size_t end_flushes();
-  std::size_t retire_accused();
-  bool retire(Peer& peer);
-  void accuse(Peer& peer, const char* why) noexcept;
-  void look_at_peers(std::int64_t now_ns);
-  bool flush_is_due() const;
-  bool work_waits() const;  // that no descriptor tells of
-  void sleep(bool (*until)(void*), void* data, std::int64_t limit_ns);
-  void progress_thread_main();
+  served::Work receive(TcpPeer& from, std::int64_t now_ns);
+  void set_wants_out(TcpPeer& peer, bool wants);
   void leave();
 
   // Constant after start().
   TcpConfig config_;
-  const FrameLimits limits_;
-  const ProcessId self_;
-  const int processes_;
   Socket listener_;
-  std::vector<Socket> connected_;  // by connect(), for start()
-  Socket epoll_;
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::array<Handler, kHandlersMax> handlers_;
-  PeerFailureFunction peer_failure_ = nullptr;
-  void* peer_failure_context_ = nullptr;
-
-  RequestTable requests_;
-  std::mutex region_mutex_;  // register, unregister
-  std::array<Region, kRegionsMax> regions_;
-
-  base::SharedLock poll_lock_;  // D1
-  // The polling thread only.
-  std::uint64_t dirty_ = 0;  // bit: a peer to which something was pushed since the last pump_dirty()
-  std::int64_t last_look_ns_ = 0;
-
-  std::atomic<bool> accusations_{false};
-  std::atomic<bool> late_acks_{false};           // a batch is out whose end some peer's late_acks wait for
-  std::atomic<bool> self_news_{false};           // something was pushed to our own queue
-  std::atomic<std::uint32_t> self_messages_{0};  // to ourselves, not begun (D4)
-
-  mutable std::mutex flush_mutex_;
-  std::vector<Flush> flushes_;  // Guarded by flush_mutex_.
-  std::atomic<std::uint32_t> flush_count_{0};
-
-  std::atomic<bool> started_{false};
-  std::atomic<bool> stop_{false};
-  std::atomic<std::uint32_t> polls_{0};     // a hint for the progress thread (D6)
-  std::atomic<std::uint32_t> watchers_{0};  // in wait(), asleep on the sockets (D6)
-  Sleepers waiters_;
-  Sleepers janitor_;  // the progress thread
-  std::array<Stripe, kStripes> stripes_;
-  Services services_;
-  std::thread progress_thread_;
+  std::vector<Socket> connected_;  // between connect() and start(), by process
 };
 
 static_assert(TransportLike<TcpTransport>);

@@ -10,7 +10,7 @@
 
 #include "harness.hpp"
 #include "offload_harness.hpp"
-#include "tcp_harness.hpp"
+#include "served_harness.hpp"
 
 namespace ayatori::net::testing {
 
@@ -27,10 +27,9 @@ class Names {
   template <class Network>
   static std::string GetName(int) {
     if constexpr (requires { Network::kSuffix; }) return GetName<typename Network::Below>(0) + Network::kSuffix;
+    if constexpr (requires { Network::name(); }) return Network::name();
     if (std::is_same_v<Network, ShmForks>) return "ShmForks";
-    if (std::is_same_v<Network, ShmThreads>) return "ShmThreads";
-    if (std::is_same_v<Network, TcpForks>) return "TcpForks";
-    return std::is_same_v<Network, TcpThreads> ? "TcpThreads" : "Sim";
+    return std::is_same_v<Network, ShmThreads> ? "ShmThreads" : "Sim";
   }
 };
 constexpr auto kOffload = offload::OffloadMode::kOffload;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser of the tcp transport and the machinery around it that needs no socket (net/tcp/frame, receiver, send_queue,
-// walk): what one side sends the other takes in any cut; what no side sends is refused, whatever it is.
+// The parser of the tcp transport and the machinery around it that needs no socket (net/served/frame, send_queue, walk,
+// net/tcp/receiver): what one side sends the other takes in any cut; what no side sends is refused, whatever it is.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,13 +11,15 @@
 #include <vector>
 
 #include <ayatori/net/transport.hpp>
-#include "net/tcp/frame.hpp"
+#include "net/served/frame.hpp"
+#include "net/served/send_queue.hpp"
+#include "net/served/walk.hpp"
 #include "net/tcp/receiver.hpp"
-#include "net/tcp/send_queue.hpp"
-#include "net/tcp/walk.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 namespace {
+
+using tcp::Receiver;
 
 constexpr FrameLimits kLimits{992, 1024, 16};
 
@@ -381,4 +383,4 @@ TEST(TcpSendQueue, RequestsAreBoundedAndOneAlwaysFits) {
 }
 
 }  // namespace
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

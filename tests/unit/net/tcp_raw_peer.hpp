@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "net/tcp/frame.hpp"
+#include "net/served/frame.hpp"
 #include "net/tcp/handshake.hpp"
 #include "net/tcp/socket.hpp"
 
@@ -78,11 +78,11 @@ inline bool raw_handshake(const tcp::Socket& socket, tcp::Handshake& handshake) 
   }
 }
 
-inline void raw_frame(const tcp::Socket& socket, tcp::FrameHeader header, const RawBytes& body = {}) {
+inline void raw_frame(const tcp::Socket& socket, served::FrameHeader header, const RawBytes& body = {}) {
   header.body_bytes = static_cast<std::uint32_t>(body.size());
-  RawBytes bytes(tcp::frame_bytes(body.size()));
-  std::memcpy(bytes.data(), &header, tcp::kHeaderBytes);
-  if (!body.empty()) std::memcpy(bytes.data() + tcp::kHeaderBytes, body.data(), body.size());
+  RawBytes bytes(served::frame_bytes(body.size()));
+  std::memcpy(bytes.data(), &header, served::kHeaderBytes);
+  if (!body.empty()) std::memcpy(bytes.data() + served::kHeaderBytes, body.data(), body.size());
   raw_send(socket, bytes);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who does not know the job's secret gets nowhere (net/tcp/mesh.hpp), and who knows it but is broken harms only himself
-// (net/tcp/serve.hpp): over real sockets.
+// (net/served/serve.hpp): over real sockets.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -9,14 +9,14 @@
 #include <thread>
 
 #include "base/log.hpp"
-#include "tcp_harness.hpp"
+#include "served_harness.hpp"
 #include "tcp_raw_peer.hpp"
 
 namespace ayatori::net::testing {
 namespace {
 
-using tcp::FrameHeader;
-using tcp::FrameKind;
+using served::FrameHeader;
+using served::FrameKind;
 using tcp::Handshake;
 
 #ifndef __SANITIZE_THREAD__
@@ -81,8 +81,8 @@ TEST(TcpStrangers, KnockingWhileAJobStartsHarmsNobody) {
       tcp::TcpConfig mine = job.take(p);
       job.close_listeners();
       while (p == 0 && tally->gate.load() == 0) usleep(1000);
-      run_tcp_member(
-          std::move(mine), 1, [](tcp::TcpTransport&) {}, [](Context&) {},
+      run_member<TcpWire>(
+          std::move(mine), 1, [] {}, [](Context&) {},
           [](Context& c) {
             tally->ready.fetch_add(1);
             for (int i = 0; i < 100; ++i) EXPECT_TRUE(barrier(c.net).ok());
@@ -186,7 +186,7 @@ class TcpBroken : public ::testing::Test {
 };
 
 TEST_F(TcpBroken, FramesThatMakeNoSenseFailTheirSender) {
-  const auto to_origin = static_cast<std::uint8_t>(tcp::Way::kToOrigin);
+  const auto to_origin = static_cast<std::uint8_t>(served::Way::kToOrigin);
   struct Case {
     const char* what;
     std::vector<std::pair<FrameHeader, std::size_t>> frames;  // and the lengths of their bodies
@@ -233,8 +233,8 @@ TEST_F(TcpBroken, AnAnswerBeforeTheDataIsNoAnswer) {
   std::vector<std::byte> large(64 << 20);
   Event event;
   ASSERT_TRUE(net_->try_write_async({1, {1, 0, 0}, large.data(), large.size(), event.callback()}));
-  const RawBytes got = raw_receive(peer_, tcp::kHeaderBytes);
-  ASSERT_EQ(got.size(), tcp::kHeaderBytes);
+  const RawBytes got = raw_receive(peer_, served::kHeaderBytes);
+  ASSERT_EQ(got.size(), served::kHeaderBytes);
   FrameHeader request;
   std::memcpy(&request, got.data(), sizeof request);
   ASSERT_EQ(request.kind, FrameKind::kWrite);
@@ -253,8 +253,8 @@ TEST_F(TcpBroken, RefusedRequestsLeaveThePeerInTheJob) {
   start();
   const auto expect_answer = [&](FrameHeader request, std::size_t body, Outcome outcome) {
     raw_frame(peer_, request, RawBytes(body));
-    const RawBytes got = raw_receive(peer_, tcp::kHeaderBytes);
-    ASSERT_EQ(got.size(), tcp::kHeaderBytes);
+    const RawBytes got = raw_receive(peer_, served::kHeaderBytes);
+    ASSERT_EQ(got.size(), served::kHeaderBytes);
     FrameHeader answer;
     std::memcpy(&answer, got.data(), sizeof answer);
     EXPECT_EQ(answer.kind, FrameKind::kAck);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs over the tcp transport on this machine's loopback, for the conformance suite and the transport's own tests.
-//   TcpForks    real processes forked from the test
-//   TcpThreads  the members are threads of the test: for the sanitizers
+// Jobs over a served transport on this machine's loopback, for the conformance suite and the transports' own tests. A wire
+// says how a transport over it is made (TcpWire).
+//   ServedForks    real processes forked from the test
+//   ServedThreads  the members are threads of the test: for the sanitizers
 #pragma once
+
+#include <memory>
+#include <string>
 
 #include "harness.hpp"
 #include "net/tcp/transport.hpp"
@@ -58,11 +62,18 @@ inline void check_ends(const std::vector<pid_t>& members) {
 }
 
 // One member's life: transport, memory, prepare, barrier, body.
-inline void run_tcp_member(tcp::TcpConfig config, int threads, const std::function<void(tcp::TcpTransport&)>& die,
-                           const Prepare& prepare, const Body& body) {
+template <class Wire>
+void run_member(tcp::TcpConfig config, int threads, const std::function<void()>& die, const Prepare& prepare,
+                const Body& body) {
   std::vector<std::uint64_t> memory(kMemoryBytes / 8);
-  tcp::TcpTransport net(std::move(config));
-  Context context{net, reinterpret_cast<std::byte*>(memory.data()), [&] { die(net); }, threads};
+  const auto made = Wire::make(std::move(config));
+  ASSERT_NE(made, nullptr);
+  Transport& net = *made;
+  const auto end = [&made, &die] {
+    Wire::before_death(*made);
+    die();
+  };
+  Context context{net, reinterpret_cast<std::byte*>(memory.data()), end, threads};
   EXPECT_EQ(net.register_memory(context.memory, kMemoryBytes, kAllRights), 0u);
   prepare(context);
   net.start();
@@ -70,12 +81,14 @@ inline void run_tcp_member(tcp::TcpConfig config, int threads, const std::functi
   try {
     body(context);
   } catch (const Died&) {
-    net.sever();
+    made->sever();
   }
 }
 
-struct TcpForks {
+template <class Wire>
+struct ServedForks {
   static constexpr bool kReal = true;
+  static std::string name() { return std::string(Wire::kName) + "Forks"; }
   // Returns the members; the caller waits for them (check_ends).
   static std::vector<pid_t> start(TcpJob& job, const Prepare& prepare, const Body& body) {
     std::vector<pid_t> members;
@@ -86,7 +99,7 @@ struct TcpForks {
         alarm(kLimitSeconds);
         tcp::TcpConfig mine = job.take(p);
         job.close_listeners();
-        run_tcp_member(std::move(mine), 3, [](tcp::TcpTransport&) { raise(SIGKILL); }, prepare, body);
+        run_member<Wire>(std::move(mine), 3, [] { raise(SIGKILL); }, prepare, body);
         fflush(nullptr);
         _exit(::testing::Test::HasFailure() ? 1 : 0);
       }
@@ -100,26 +113,41 @@ struct TcpForks {
     (void)job, (void)prepare, (void)body;
     GTEST_SKIP() << "ThreadSanitizer watches one process";
 #else
+    if (const char* why = Wire::missing()) GTEST_SKIP() << why;
     TcpJob made(job);
     check_ends(start(made, prepare, body));
 #endif
   }
 };
 
-struct TcpThreads {
+template <class Wire>
+struct ServedThreads {
   static constexpr bool kReal = true;
+  static std::string name() { return std::string(Wire::kName) + "Threads"; }
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
+    if (const char* why = Wire::missing()) GTEST_SKIP() << why;
     TcpJob made(job);
     std::vector<std::thread> members;
     for (ProcessId p = 0; p < job.processes; ++p) {
       tcp::TcpConfig mine = made.take(p);
       mine.progress_thread = p % 2 == 0;  // both ways at once
-      members.emplace_back([&prepare, &body, mine] {
-        run_tcp_member(mine, 2, [](tcp::TcpTransport&) { throw Died{}; }, prepare, body);
-      });
+      members.emplace_back([&prepare, &body, mine] { run_member<Wire>(mine, 2, [] { throw Died{}; }, prepare, body); });
     }
     for (std::thread& member : members) member.join();
   }
 };
+
+struct TcpWire {
+  static constexpr const char* kName = "Tcp";
+  using Forks = ServedForks<TcpWire>;
+  using Threads = ServedThreads<TcpWire>;
+  static const char* missing() { return nullptr; }
+  static void before_death(tcp::TcpTransport&) {}
+  static std::unique_ptr<tcp::TcpTransport> make(tcp::TcpConfig config) {
+    return std::make_unique<tcp::TcpTransport>(std::move(config));
+  }
+};
+using TcpForks = TcpWire::Forks;
+using TcpThreads = TcpWire::Threads;
 
 }  // namespace ayatori::net::testing

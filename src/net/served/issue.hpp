@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of every request from its caller to the peer's queue: TcpTransport::issue, for the sources that instantiate it.
+// The way of every request from its caller to the peer's queue: ServedTransport::issue, for the sources that instantiate it.
 #pragma once
 
-#include "net/tcp/transport.hpp"
+#include "net/served/transport.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 // Publishes the request in `slot`, which is filled in, pushes it by push(queue, header) under the peer's mutex, and sees it
 // on its way or to its end. False: there was no room, nothing happened.
 template <class Push>
-bool TcpTransport::issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push) {
+bool ServedTransport::issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push) {
   header.slot = slot;
   header.serial = requests_.publish(slot);
   bool pushed = false;
   {
     std::lock_guard lock(peer.mutex);
-    pushed = (peer.socket || peer.process == self_) && push(peer.queue, header);
+    pushed = (peer.open || peer.process == self_) && push(peer.queue, header);
   }
   if (pushed) kick(peer);
   // Either the peer's end is seen here, or retire() sees our request.
@@ -33,4 +33,4 @@ bool TcpTransport::issue(std::uint32_t slot, Peer& peer, FrameHeader header, std
   return false;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

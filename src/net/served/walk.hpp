@@ -15,7 +15,7 @@
 
 #include <ayatori/net/types.hpp>
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 class Walk {
  public:
@@ -61,4 +61,4 @@ void scatter(Walk& to, const std::byte* from, std::uint64_t bytes, bool whole_wo
 // Both sides are memory that others may look at; by copy_bytes (net/copy.hpp).
 void copy_walk(Walk& to, Walk& from);
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/tcp/walk.hpp"
+#include "net/served/walk.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "net/copy.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 namespace {
 
 std::size_t bytes_to_word(const std::byte* memory, std::size_t bytes) noexcept {
@@ -135,4 +135,4 @@ void copy_walk(Walk& to, Walk& from) {
   }
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

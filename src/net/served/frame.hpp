@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What travels on a connection of the tcp transport, and the parser that bytes of a peer must pass first. Pure functions
-// without sockets, any thread: a fuzzer calls them as the transport does. The peer has proved the job's secret (handshake.hpp)
-// but may be broken: nothing that it sends is believed.
+// What travels between the processes of a served transport, and the parser that bytes of a peer must pass first. Pure
+// functions, any thread: a fuzzer calls them as the transports do. The peer has proved the job's secret
+// (net/tcp/handshake.hpp) but may be broken: nothing that it sends is believed.
 //
 // F1. A frame is a header of 40 bytes and a body, padded to a multiple of 8: bodies of a stream that begins 8-aligned are
 //     8-aligned. Numbers are little-endian.
@@ -20,7 +20,7 @@
 
 #include <ayatori/net/types.hpp>
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 static_assert(std::endian::native == std::endian::little, "F1");
 
@@ -102,4 +102,4 @@ inline bool is_inline(const FrameHeader& header, const FrameLimits& limits) noex
   return header.total <= limits.inline_bytes_max;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <mutex>
 
-#include "net/tcp/socket.hpp"
+#include "net/served/descriptor.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 class Sleepers {
  public:
@@ -32,8 +32,8 @@ class Sleepers {
 
   std::mutex mutex_;  // guards in_use_; bells_ are made under it
   std::uint64_t in_use_ = 0;
-  std::array<Socket, kBells> bells_;
+  std::array<Descriptor, kBells> bells_;
   std::atomic<std::uint64_t> asleep_{0};  // bit: bell
 };
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/tcp/serve.hpp"
+#include "net/served/serve.hpp"
 
 #include <cstring>
 #include <utility>
 #include <vector>
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 bool PeerSink::on_frame(const Frame& frame) {
   switch (frame.header.kind) {
@@ -267,4 +267,4 @@ bool PeerSink::on_go(const FrameHeader& header) {
   return true;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What arrived from one peer, frame by frame: its requests are checked and served, answers are brought to the requests of this
-// process. Used by the thread that polls (transport.hpp D1); a frame that makes no sense ends the connection (D2).
+// process. Used by the thread that polls (transport.hpp D1); a frame that makes no sense fails the peer (D2).
 #pragma once
 
 #include <cstddef>
 
-#include "net/tcp/peer.hpp"
-#include "net/tcp/receiver.hpp"
-#include "net/tcp/transport.hpp"
+#include "net/served/peer.hpp"
+#include "net/served/sink.hpp"
+#include "net/served/transport.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 class PeerSink final : public FrameSink {
  public:
-  PeerSink(TcpTransport& net, Peer& peer) : net_(net), peer_(peer) {}
+  PeerSink(ServedTransport& net, Peer& peer) : net_(net), peer_(peer) {}
 
   bool on_frame(const Frame& frame) override;
   bool on_data(const FrameHeader& header, DataPlace* place) override;
@@ -41,9 +41,9 @@ class PeerSink final : public FrameSink {
   bool on_go(const FrameHeader& header);
   bool complete(const FrameHeader& header, Completion completion, std::uint64_t received_bytes);
 
-  TcpTransport& net_;
+  ServedTransport& net_;
   Peer& peer_;
   Work work_;
 };
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tcp transport keeps per OS thread.
+// What a served transport keeps per OS thread.
 #pragma once
 
 #include <atomic>
 
 #include "net/completions.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 struct ThreadState {
   Completions completions;
@@ -20,4 +20,4 @@ inline ThreadState& thread_state() {
   return state;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

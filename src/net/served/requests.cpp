@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/tcp/requests.hpp"
+#include "net/served/requests.hpp"
 
 #include <bit>
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 RequestTable::RequestTable(std::uint32_t slots) : slots_(slots), requests_(std::make_unique<Request[]>(slots)) {
   for (std::uint32_t slot = 0; slot < slots; ++slot)
@@ -31,7 +31,7 @@ void RequestTable::give_back(std::uint32_t slot) noexcept {
 
 std::uint64_t RequestTable::publish(std::uint32_t slot) noexcept {
   const std::uint64_t serial = next_serial_.fetch_add(1, std::memory_order_relaxed);  // only unique
-  // seq_cst: before the caller's look at the peer's standing; pairs with find(), and with TcpTransport::retire()
+  // seq_cst: before the caller's look at the peer's standing; pairs with find(), and with ServedTransport::retire()
   requests_[slot].state.store(serial * 2 + 1, std::memory_order_seq_cst);
   return serial;
 }
@@ -62,4 +62,4 @@ bool RequestTable::one_sided_waits(ProcessId peer, std::uint64_t serial) const n
   return false;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "net/tcp/config.hpp"
-#include "net/tcp/walk.hpp"
+#include "net/served/config.hpp"
+#include "net/served/walk.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 struct Request {
   enum class Kind : std::uint8_t { kRead, kWrite, kAtomic, kRpc };
@@ -62,4 +62,4 @@ class RequestTable {
   std::atomic<std::uint64_t> next_serial_{1};
 };
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/tcp/send_queue.hpp"
+#include "net/served/send_queue.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 namespace {
 
 constexpr std::byte kZeros[8]{};
@@ -119,12 +119,12 @@ void SendQueue::compose_segment() {
   const void* data = nullptr;
   std::size_t bytes = 0;
   if (bulk.data.contiguous()) {  // Q5
-    const std::span<std::byte> piece = bulk.data.front(kSegmentBytesMax);
+    const std::span<std::byte> piece = bulk.data.front(segment_bytes_max_);
     data = piece.data();
     bytes = piece.size();
     bulk.data.skip(bytes);
   } else {
-    bytes = std::min<std::uint64_t>(bulk.data.left(), kGatheredBytesMax);
+    bytes = std::min<std::uint64_t>({bulk.data.left(), kGatheredBytesMax, segment_bytes_max_});
     gathered_.clear();
     gather(bulk.data, gathered_.extend(bytes), bytes, false);
     data = gathered_.data();
@@ -168,4 +168,4 @@ void SendQueue::clear() {
   segment_slot_ = kNoSlot;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -24,10 +24,10 @@
 #include <memory>
 #include <span>
 
-#include "net/tcp/frame.hpp"
-#include "net/tcp/walk.hpp"
+#include "net/served/frame.hpp"
+#include "net/served/walk.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 // Bytes that grow at the end, without being zeroed first.
 class ByteBuffer {
@@ -56,9 +56,15 @@ struct Bulk {
 
 class SendQueue {
  public:
-  // request_bytes_max: of the requests that wait; the longest frame always fits into an empty lane.
-  SendQueue(std::size_t request_bytes_max, std::size_t reply_bytes_max)
-      : request_bytes_max_(request_bytes_max), reply_bytes_max_(reply_bytes_max) {}
+  static constexpr std::size_t kPartsMax = 5;  // of a batch
+
+  // request_bytes_max: of the requests that wait; the longest frame always fits into an empty lane. segment_bytes_max: of
+  // bulk in one batch, kSegmentBytesMax at most.
+  SendQueue(std::size_t request_bytes_max, std::size_t reply_bytes_max,
+            std::uint32_t segment_bytes_max = kSegmentBytesMax)
+      : request_bytes_max_(request_bytes_max),
+        reply_bytes_max_(reply_bytes_max),
+        segment_bytes_max_(segment_bytes_max) {}
 
   // Room for a frame with that body, header copied; the caller writes the body behind it before it releases the mutex.
   // nullptr: no room. `is_bulk`: counts for fences until end_bulk() or its data left (Q4).
@@ -96,6 +102,7 @@ class SendQueue {
 
   const std::size_t request_bytes_max_;
   const std::size_t reply_bytes_max_;
+  const std::uint32_t segment_bytes_max_;
 
   ByteBuffer replies_;
   ByteBuffer requests_;
@@ -111,9 +118,9 @@ class SendQueue {
   FrameHeader segment_header_;
   std::uint32_t segment_slot_ = kNoSlot;  // of a write
   ByteBuffer gathered_;
-  std::array<iovec, 5> parts_{};
+  std::array<iovec, kPartsMax> parts_{};
   std::size_t first_part_ = 0;
   std::size_t parts_count_ = 0;
 };
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

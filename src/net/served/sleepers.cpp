@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/tcp/sleepers.hpp"
+#include "net/served/sleepers.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -9,15 +9,15 @@
 #include <algorithm>
 #include <bit>
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 int Sleepers::take_bell() {
   std::lock_guard lock(mutex_);
   if (~in_use_ == 0) return -1;
   const int bell = std::countr_one(in_use_);
-  Socket& socket = bells_[static_cast<std::size_t>(bell)];
-  if (!socket) socket = Socket(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!socket) return -1;
+  Descriptor& made = bells_[static_cast<std::size_t>(bell)];
+  if (!made) made = Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!made) return -1;
   in_use_ |= std::uint64_t{1} << bell;
   return bell;
 }
@@ -55,4 +55,4 @@ void Sleepers::ring() noexcept {
   }
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/tcp/frame.hpp"
+#include "net/served/frame.hpp"
 
 #include <cstring>
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 namespace {
 
 const char* check_descriptor(const Frame& frame) {
@@ -108,4 +108,4 @@ Parsed parse_frame(std::span<const std::byte> stream, const FrameLimits& limits,
   return *reason == nullptr ? Parsed::kFrame : Parsed::kBad;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -7,15 +7,15 @@
 #include "base/check.hpp"
 #include "net/atomics.hpp"
 #include "net/pieces.hpp"
-#include "net/tcp/issue.hpp"
-#include "net/tcp/thread_state.hpp"
-#include "net/tcp/transport.hpp"
+#include "net/served/issue.hpp"
+#include "net/served/thread_state.hpp"
+#include "net/served/transport.hpp"
 
-namespace ayatori::net::tcp {
+namespace ayatori::net::served {
 
 // --- memory ---
 
-RegionId TcpTransport::register_memory(void* base, std::size_t bytes, std::uint8_t rights) {
+RegionId ServedTransport::register_memory(void* base, std::size_t bytes, std::uint8_t rights) {
   AYT_CHECK((rights & kAllRights) != 0 && (rights & ~kAllRights) == 0, "rights {}", rights);
   std::lock_guard lock(region_mutex_);
   for (RegionId id = 0; id < kRegionsMax; ++id) {
@@ -29,7 +29,7 @@ RegionId TcpTransport::register_memory(void* base, std::size_t bytes, std::uint8
   return kNoRegion;
 }
 
-void TcpTransport::unregister_memory(RegionId region) {
+void ServedTransport::unregister_memory(RegionId region) {
   std::lock_guard lock(region_mutex_);
   AYT_CHECK(region < kRegionsMax && regions_[region].rights.load(std::memory_order_relaxed) != 0,
             "region {} is not registered", region);
@@ -37,7 +37,7 @@ void TcpTransport::unregister_memory(RegionId region) {
 }
 
 // kNoRights: the region is there all the same, so that who goes out of its bounds is told that first.
-Outcome TcpTransport::find_region(RegionId region, std::uint8_t rights, const Region** found) const noexcept {
+Outcome ServedTransport::find_region(RegionId region, std::uint8_t rights, const Region** found) const noexcept {
   if (region >= kRegionsMax) return Outcome::kBadAddress;
   *found = &regions_[region];
   const std::uint32_t granted = (*found)->rights.load(std::memory_order_acquire);  // pairs with register_memory()
@@ -45,8 +45,8 @@ Outcome TcpTransport::find_region(RegionId region, std::uint8_t rights, const Re
   return (granted & rights) == rights ? Outcome::kOk : Outcome::kNoRights;
 }
 
-Outcome TcpTransport::place(RegionId region, std::uint64_t offset, std::uint64_t bytes, std::uint8_t rights,
-                            Walk* walk) const {
+Outcome ServedTransport::place(RegionId region, std::uint64_t offset, std::uint64_t bytes, std::uint8_t rights,
+                               Walk* walk) const {
   const Region* found = nullptr;
   const Outcome outcome = find_region(region, rights, &found);
   if (outcome == Outcome::kBadAddress || !in_bounds(offset, bytes, found->bytes)) return Outcome::kBadAddress;
@@ -54,7 +54,8 @@ Outcome TcpTransport::place(RegionId region, std::uint64_t offset, std::uint64_t
   return outcome;
 }
 
-Outcome TcpTransport::place_list(RegionId region, std::vector<Piece>&& pieces, std::uint8_t rights, Walk* walk) const {
+Outcome ServedTransport::place_list(RegionId region, std::vector<Piece>&& pieces, std::uint8_t rights,
+                                    Walk* walk) const {
   const Region* found = nullptr;
   const Outcome outcome = find_region(region, rights, &found);
   if (outcome == Outcome::kBadAddress) return outcome;
@@ -66,7 +67,7 @@ Outcome TcpTransport::place_list(RegionId region, std::vector<Piece>&& pieces, s
   return outcome;
 }
 
-Outcome TcpTransport::place_strided(const StridedParams& params, std::uint8_t rights, Walk* walk) const {
+Outcome ServedTransport::place_strided(const StridedParams& params, std::uint8_t rights, Walk* walk) const {
   const Region* found = nullptr;
   const Outcome outcome = find_region(params.remote.region, rights, &found);
   if (outcome == Outcome::kBadAddress) return outcome;
@@ -77,7 +78,7 @@ Outcome TcpTransport::place_strided(const StridedParams& params, std::uint8_t ri
   return outcome;
 }
 
-Outcome TcpTransport::apply(const AtomicParams& params, std::uint64_t* value) const {
+Outcome ServedTransport::apply(const AtomicParams& params, std::uint64_t* value) const {
   Walk word;
   const Outcome outcome = place(params.target.region, params.target.offset, params.width_bytes, kAtomic, &word);
   if (outcome != Outcome::kOk) return outcome;
@@ -91,11 +92,11 @@ Outcome TcpTransport::apply(const AtomicParams& params, std::uint64_t* value) co
 
 // A read or write of `header.total` bytes that another process serves; fill(room) writes the descriptor.
 template <class FillDescriptor>
-bool TcpTransport::move(bool reads, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
-                        FillDescriptor&& fill) {
+bool ServedTransport::move(bool reads, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
+                           FillDescriptor&& fill) {
   const std::uint32_t slot = requests_.take(thread_state().stripe);
   if (slot == RequestTable::kNone) return false;
-  const bool is_short = header.total <= config_.inline_bytes_max;
+  const bool is_short = header.total <= served_.inline_bytes_max;
   const bool awaits_go = !reads && header.total > kSegmentBytesMax;
   const std::size_t descriptor = descriptor_bytes(header);
   header.kind = reads ? FrameKind::kRead : FrameKind::kWrite;
@@ -125,12 +126,12 @@ bool TcpTransport::move(bool reads, ProcessId process, FrameHeader header, Walk&
   return issue(slot, peer(process), header, reads ? 0 : header.total, push);
 }
 
-bool TcpTransport::move_at_home(bool reads, Outcome outcome, Walk&& local, Walk&& remote, const Callback& done) {
+bool ServedTransport::move_at_home(bool reads, Outcome outcome, Walk&& local, Walk&& remote, const Callback& done) {
   if (outcome == Outcome::kOk) copy_walk(reads ? local : remote, reads ? remote : local);
   return complete_now(done, {outcome, 0, 0});
 }
 
-bool TcpTransport::try_read_async(const ReadParams& params) {
+bool ServedTransport::try_read_async(const ReadParams& params) {
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.source_process) || params.size_bytes > kRegionBytesMax)
     return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
@@ -147,7 +148,7 @@ bool TcpTransport::try_read_async(const ReadParams& params) {
   return move(true, params.source_process, header, std::move(local), params.on_complete, [](std::byte*) {});
 }
 
-bool TcpTransport::try_write_async(const WriteParams& params) {
+bool ServedTransport::try_write_async(const WriteParams& params) {
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.destination_process) || params.size_bytes > kRegionBytesMax)
     return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
@@ -165,7 +166,7 @@ bool TcpTransport::try_write_async(const WriteParams& params) {
   return move(false, params.destination_process, header, std::move(local), params.on_complete, [](std::byte*) {});
 }
 
-bool TcpTransport::move_list(const ListParams& params, bool reads) {
+bool ServedTransport::move_list(const ListParams& params, bool reads) {
   if (!has_room(params.on_complete)) return false;
   std::uint64_t total = 0;
   Outcome outcome = in_job(params.process) ? check_list(params, kRegionBytesMax, &total) : Outcome::kBadAddress;
@@ -191,7 +192,7 @@ bool TcpTransport::move_list(const ListParams& params, bool reads) {
   });
 }
 
-bool TcpTransport::move_strided(const StridedParams& params, bool reads) {
+bool ServedTransport::move_strided(const StridedParams& params, bool reads) {
   if (!has_room(params.on_complete)) return false;
   const ProcessId process = params.remote.process;
   std::uint64_t total = 0;
@@ -218,7 +219,7 @@ bool TcpTransport::move_strided(const StridedParams& params, bool reads) {
 
 // --- atomics, flushes, fences ---
 
-bool TcpTransport::try_atomic_async(const AtomicParams& params) {
+bool ServedTransport::try_atomic_async(const AtomicParams& params) {
   check_width(params);
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.target_process)) return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
@@ -249,20 +250,20 @@ bool TcpTransport::try_atomic_async(const AtomicParams& params) {
   });
 }
 
-bool TcpTransport::try_flush_async(ProcessId to, Callback on_complete) {
+bool ServedTransport::try_flush_async(ProcessId to, Callback on_complete) {
   if (!has_room(on_complete)) return false;
   if (to != kAllProcesses && !in_job(to)) return complete_now(on_complete, {Outcome::kBadAddress, 0, 0});
   if (to != kAllProcesses && is_gone(peer(to))) return complete_now(on_complete, {Outcome::kPeerFailed, 0, 0});
   const std::uint64_t serial = requests_.next_serial();
   if (!requests_.one_sided_waits(to, serial)) return complete_now(on_complete, {});
   std::lock_guard lock(flush_mutex_);
-  if (flushes_.size() == config_.requests_max) return false;
+  if (flushes_.size() == served_.requests_max) return false;
   flushes_.push_back({to, serial, on_complete});
   flush_count_.store(static_cast<std::uint32_t>(flushes_.size()), std::memory_order_seq_cst);  // before a sleep's look
   return true;
 }
 
-bool TcpTransport::try_fence(ProcessId to) {
+bool ServedTransport::try_fence(ProcessId to) {
   AYT_CHECK(to == kAllProcesses || in_job(to), "fence to process {} of {}", to, processes_);
   // acquire: pairs with the handler's begin (D4)
   if ((to == kAllProcesses || to == self_) && self_messages_.load(std::memory_order_acquire) != 0) return false;
@@ -275,4 +276,4 @@ bool TcpTransport::try_fence(ProcessId to) {
   return true;
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

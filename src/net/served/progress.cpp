@@ -1,43 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sending, receiving, waiting.
+// Progress, waiting, and what is sent to this process itself.
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
-#include "net/tcp/serve.hpp"
-#include "net/tcp/thread_state.hpp"
-#include "net/tcp/transport.hpp"
+#include "net/served/serve.hpp"
+#include "net/served/thread_state.hpp"
+#include "net/served/transport.hpp"
 
-namespace ayatori::net::tcp {
-namespace {
+namespace ayatori::net::served {
 
-constexpr int kEventsMax = kMaxProcesses;
+bool ServedTransport::polls() const noexcept { return thread_state().polls == this; }
 
-}  // namespace
-
-// --- sending ---
-
-void TcpTransport::kick(Peer& to) {
+void ServedTransport::kick(Peer& to) {
   if (to.process == self_) {
     self_news_.store(true, std::memory_order_seq_cst);  // Sleepers Z1
     ring_all();
-  } else if (thread_state().polls == this) {
+  } else if (polls()) {
     dirty_ |= bit_of(to.process);  // D3
   } else {
     pump(to);
   }
 }
 
-void TcpTransport::pump_dirty() {
+void ServedTransport::pump_dirty() {
   while (dirty_ != 0) {
     Peer& to = peer(std::countr_zero(dirty_));
     dirty_ &= dirty_ - 1;
@@ -45,101 +35,19 @@ void TcpTransport::pump_dirty() {
   }
 }
 
-void TcpTransport::pump(Peer& to) {
-  std::unique_lock lock(to.mutex);
-  if (to.sending || to.deaf || !to.socket) return;
-  to.sending = true;
-  bool full = false;
-  int batches = 0;
-  while (!full && to.queue.compose()) {
-    if (batches++ == kBatchesPerSend) {
-      full = true;  // epoll says at once that there is room
-      break;
-    }
-    const std::span<iovec> batch = to.queue.batch();
-    lock.unlock();
-    msghdr message{};
-    message.msg_iov = batch.data();
-    message.msg_iovlen = batch.size();
-    const ssize_t sent = ::sendmsg(to.socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);  // E1, E2
-    const int error = errno;
-    lock.lock();
-    if (sent >= 0) {
-      to.queue.advance(static_cast<std::size_t>(sent));
-      to.last_sent_ns = base::real_now_ns();
-    } else if (error == EAGAIN) {
-      full = true;
-    } else if (error != EINTR) {
-      AYT_CHECK(error != EFAULT, "memory of a request or a region cannot be read");
-      to.deaf = true;
-      break;
-    }
-  }
-  to.sending = false;
-  const bool tells = std::exchange(to.ack_waits, false);
-  if (full != to.wants_out) set_wants_out(to, full);
-  lock.unlock();
-  if (!tells) return;
+void ServedTransport::batch_ended(bool ack_waited) {
+  if (!ack_waited) return;
   late_acks_.store(true, std::memory_order_seq_cst);  // Sleepers Z1
   ring_all();
 }
 
-void TcpTransport::ring_all() {
+void ServedTransport::ring_all() {
   if (janitor_.any()) janitor_.ring();
   if (waiters_.any()) waiters_.ring();
 }
 
-void TcpTransport::set_wants_out(Peer& to, bool wants) {
-  to.wants_out = wants;
-  epoll_event event{};
-  event.events = EPOLLIN | (wants ? EPOLLOUT : 0u);
-  event.data.u32 = static_cast<std::uint32_t>(to.process);
-  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, to.socket.fd(), &event);  // fails where it was never added: leave()
-}
-
-// --- receiving ---
-
-Work TcpTransport::poll_sockets(std::int64_t now_ns) {
-  Work work;
-  if (processes_ == 1) return work;
-  std::array<epoll_event, kEventsMax> events;
-  const int count = ::epoll_wait(epoll_.fd(), events.data(), kEventsMax, 0);
-  for (int i = 0; i < count; ++i) {
-    Peer& from = peer(static_cast<ProcessId>(events[static_cast<std::size_t>(i)].data.u32));
-    const std::uint32_t what = events[static_cast<std::size_t>(i)].events;
-    if ((what & EPOLLOUT) != 0) pump(from);
-    if ((what & ~std::uint32_t{EPOLLOUT}) != 0) work += receive(from, now_ns);
-    pump_dirty();
-  }
-  return work;
-}
-
-Work TcpTransport::receive(Peer& from, std::int64_t now_ns) {
-  PeerSink sink(*this, from);
-  for (int turn = 0; turn < kReceivesPerTurn; ++turn) {
-    if (!from.socket || from.accused.load(std::memory_order_relaxed) != nullptr) break;  // retire_accused() orders
-    std::size_t room = 0;
-    const std::span<iovec> places = from.receiver.room(&room);
-    const ssize_t got = ::readv(from.socket.fd(), places.data(), static_cast<int>(places.size()));
-    if (got == 0) {
-      accuse(from, "its connection was closed");
-      break;
-    }
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      AYT_CHECK(errno != EFAULT, "memory of a request or a region cannot be written");
-      if (errno != EAGAIN) accuse(from, strerrordesc_np(errno));
-      break;
-    }
-    from.last_heard_ns = now_ns;
-    if (!from.receiver.received(static_cast<std::size_t>(got), sink)) break;
-    if (static_cast<std::size_t>(got) < room) break;
-  }
-  return sink.work();
-}
-
 // Messages, RPCs and answers of this process to itself: as if they had travelled.
-std::size_t TcpTransport::drain_self() {
+std::size_t ServedTransport::drain_self() {
   if (!self_news_.exchange(false, std::memory_order_seq_cst))
     return 0;  // before the queue is looked at; pairs with kick()
   Peer& home = peer(self_);
@@ -167,9 +75,9 @@ std::size_t TcpTransport::drain_self() {
   return sink.work().ran;
 }
 
-std::size_t TcpTransport::end_late_writes() {
+std::size_t ServedTransport::end_late_writes() {
   if (!late_acks_.load(std::memory_order_relaxed)) return 0;  // a hint, the exchange decides
-  late_acks_.exchange(false, std::memory_order_seq_cst);      // before the look at the batches; pairs with pump()
+  late_acks_.exchange(false, std::memory_order_seq_cst);  // before the look at the batches; pairs with batch_ended()
   std::size_t ran = 0;
   for (const std::unique_ptr<Peer>& each : peers_) {
     PeerSink sink(*this, *each);
@@ -179,7 +87,7 @@ std::size_t TcpTransport::end_late_writes() {
   return ran;
 }
 
-std::size_t TcpTransport::end_flushes() {
+std::size_t ServedTransport::end_flushes() {
   if (flush_count_.load(std::memory_order_seq_cst) == 0) return 0;  // pairs with try_flush_async()
   std::vector<Flush> over;
   {
@@ -200,7 +108,7 @@ std::size_t TcpTransport::end_flushes() {
 
 // --- progress and waiting ---
 
-std::size_t TcpTransport::progress() {
+std::size_t ServedTransport::progress() {
   ThreadState& thread = thread_state();
   // acquire: pairs with start()
   if (thread.polls != nullptr || thread.completions.running() || !started_.load(std::memory_order_acquire)) return 0;
@@ -209,7 +117,7 @@ std::size_t TcpTransport::progress() {
   if (poll_lock_.try_lock()) {
     thread.polls = this;
     const std::int64_t now_ns = base::real_now_ns();
-    work += poll_sockets(now_ns);
+    work += poll(now_ns);
     ran += drain_self();
     ran += end_late_writes();
     look_at_peers(now_ns);
@@ -218,6 +126,7 @@ std::size_t TcpTransport::progress() {
     pump_dirty();
     thread.polls = nullptr;
     poll_lock_.unlock();
+    polled();
   }
   if (services_.pending()) ran += services_.progress();
   if (ran != 0 && waiters_.any()) waiters_.ring();
@@ -225,22 +134,22 @@ std::size_t TcpTransport::progress() {
   return work.ran + work.served;
 }
 
-bool TcpTransport::flush_is_due() const {
+bool ServedTransport::flush_is_due() const {
   if (flush_count_.load(std::memory_order_seq_cst) == 0) return false;  // pairs with try_flush_async()
   std::lock_guard lock(flush_mutex_);
   return std::any_of(flushes_.begin(), flushes_.end(),
                      [this](const Flush& flush) { return !requests_.one_sided_waits(flush.peer, flush.serial); });
 }
 
-bool TcpTransport::work_waits() const {
-  // seq_cst: after the sleeper said so (Sleepers Z1), pairs with kick(), pump() and accuse()
+bool ServedTransport::work_waits() const {
+  // seq_cst: after the sleeper said so (Sleepers Z1), pairs with kick(), batch_ended() and accuse()
   return self_news_.load(std::memory_order_seq_cst) || late_acks_.load(std::memory_order_seq_cst) ||
          accusations_.load(std::memory_order_seq_cst) || flush_is_due();
 }
 
-void TcpTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit_ns) {
+void ServedTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit_ns) {
   struct Sleep {
-    const TcpTransport& net;
+    const ServedTransport& net;
     bool (*until)(void*);
     void* data;
   } mine{*this, until, data};
@@ -256,7 +165,7 @@ void TcpTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit_ns
   if (watchers_.fetch_sub(1, std::memory_order_seq_cst) == 1 && janitor_.any()) janitor_.ring();
 }
 
-bool TcpTransport::wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) {
+bool ServedTransport::wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) {
   ThreadState& thread = thread_state();
   AYT_CHECK(thread.polls == nullptr && !thread.completions.running(),
             "a handler or completion must not wait");  // N4, N6
@@ -279,19 +188,20 @@ bool TcpTransport::wait(bool (*until)(void* data), void* data, std::int64_t time
       if (++misses % kMissesPerYield == 0) sched_yield();
       continue;
     }
-    std::int64_t limit_ns = std::min(kSleepSliceNs, config_.heartbeat_interval_ns / 4);
+    std::int64_t limit_ns = std::min(kSleepSliceNs, served_.heartbeat_interval_ns / 4);
     if (timeout_ns != kNoTimeout) limit_ns = std::min(limit_ns, timeout_ns - (now_ns - start_ns));
     if (services_.pending()) {  // waits for room, of which nobody tells
       limit_ns = std::min(limit_ns, nap_ns);
       nap_ns = std::min(nap_ns * 2, kNapNsMax);
     }
-    sleep(until, data, limit_ns);
+    limit_ns = std::min(limit_ns, arm());
+    if (limit_ns > 0) sleep(until, data, limit_ns);
   }
 }
 
-void TcpTransport::progress_thread_main() {
+void ServedTransport::progress_thread_main() {
   pthread_setname_np(pthread_self(), "ayatori-net");
-  const std::int64_t slice_ns = std::min(kSleepSliceNs, config_.heartbeat_interval_ns / 4);
+  const std::int64_t slice_ns = std::min(kSleepSliceNs, served_.heartbeat_interval_ns / 4);
   std::int64_t nap_ns = kNapNsMin;
   std::uint32_t polls = 0;
   while (!stop_.load(std::memory_order_acquire)) {  // pairs with the destructor
@@ -305,11 +215,11 @@ void TcpTransport::progress_thread_main() {
     }
     const bool others_watch = watchers_.load(std::memory_order_seq_cst) != 0;
     const auto stopped = [](void* self) {
-      auto& net = *static_cast<TcpTransport*>(self);
+      auto& net = *static_cast<ServedTransport*>(self);
       return net.stop_.load(std::memory_order_seq_cst) || net.work_waits();  // pairs with the destructor
     };
     const auto unwatched = [](void* self) {
-      auto& net = *static_cast<TcpTransport*>(self);
+      auto& net = *static_cast<ServedTransport*>(self);
       return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() ||
              net.watchers_.load(std::memory_order_seq_cst) == 0;  // pairs with sleep()
     };
@@ -320,10 +230,11 @@ void TcpTransport::progress_thread_main() {
       janitor_.sleep(-1, nap_ns, stopped, this);
       nap_ns = std::min(nap_ns * 2, kNapNsMax);
     } else {
-      janitor_.sleep(epoll_.fd(), slice_ns, stopped, this);
+      const std::int64_t limit_ns = std::min(slice_ns, arm());
+      if (limit_ns > 0) janitor_.sleep(epoll_.fd(), limit_ns, stopped, this);
       nap_ns = kNapNsMin;
     }
   }
 }
 
-}  // namespace ayatori::net::tcp
+}  // namespace ayatori::net::served

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Another process as a served transport sees it, or the transport's way to itself. Each wire adds what it needs to reach it.
+//
+// E1. One thread at a time sends: what is pushed meanwhile goes with the next batch, so nobody waits for it, and what comes
+//     together leaves together.
+// E2. The wire is closed by the thread that polls, when no batch is under way: until then the memory of its bulk data is used.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include <ayatori/net/types.hpp>
+#include "net/served/send_queue.hpp"
+#include "net/served/walk.hpp"
+
+namespace ayatori::net::served {
+
+// In sets of processes.
+constexpr std::uint64_t bit_of(ProcessId process) noexcept { return std::uint64_t{1} << process; }
+
+enum class Standing : std::uint32_t { kMember, kLeft, kFailed };
+
+// What one look at the sockets did.
+struct Work {
+  std::size_t ran = 0;     // handlers and completions: who sleeps may have waited for them
+  std::size_t served = 0;  // requests of peers and data: more may follow soon
+
+  Work& operator+=(const Work& other) noexcept {
+    ran += other.ran;
+    served += other.served;
+    return *this;
+  }
+};
+
+// A long write of the peer that is arriving.
+struct OpenWrite {
+  std::uint64_t serial = 0;  // 0: none in this slot
+  std::uint64_t total = 0;
+  std::uint64_t received = 0;
+  Outcome outcome = Outcome::kOk;  // otherwise the data is dropped
+  Walk place;
+};
+
+struct Peer {
+  Peer(ProcessId number, const FrameLimits& limits, std::size_t request_bytes, std::size_t reply_bytes,
+       std::uint32_t segment_bytes)
+      : process(number), queue(request_bytes, reply_bytes, segment_bytes), open_writes(limits.requests_max) {}
+  virtual ~Peer() = default;
+
+  const ProcessId process;
+  std::atomic<Standing> standing{Standing::kMember};  // moves once, under the mutex
+  std::atomic<const char*> accused{nullptr};          // why it is to be failed, by any thread (ServedTransport::accuse)
+
+  std::mutex mutex;
+  // Guarded by mutex.
+  bool open = false;  // the wire reaches it; changed by the thread that polls
+  SendQueue queue;
+  bool ack_waits = false;  // in late_acks, for the end of the batch
+
+  // The polling thread only.
+  std::int64_t last_heard_ns = 0;
+  bool left = false;                   // in good order
+  std::uint64_t collective_calls = 0;  // valid when it left
+  std::vector<OpenWrite> open_writes;  // by slot
+  std::vector<FrameHeader> late_acks;  // of writes whose last data may not be out yet (transport.hpp D5)
+};
+
+}  // namespace ayatori::net::served

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the transports between machines have in common, whatever their wire: reads, writes and atomics are requests that
+// the target checks and serves; its progress thread does so while its workers compute. Made by each process on its start-up
+// thread; N1-N10 of net/transport.hpp hold, N7's time being the heartbeat's (D2). A wire (net/tcp, net/ucx) derives from it
+// and moves the batches of each peer's queue.
+//
+// D1. Whoever holds poll_lock_, which is only ever tried, receives, serves, runs handlers and completions, and retires
+//     peers: one thread at a time. So nothing arrives in a caller's buffer once its request was completed by a failure.
+// D2. A wire that breaks without an orderly leave, or on which nothing arrives for heartbeat_timeout_ns, or a frame that
+//     makes no sense, fails its peer. A process heartbeats while its progress thread runs or somebody waits; one that
+//     was itself stopped does not blame its peers for it.
+// D3. try_* appends to the peer's queue and, unless somebody sends already, sends at once (peer.hpp E1); while a thread
+//     receives, what it issues and answers is sent together when it has served what arrived from one peer.
+// D4. Order (N10): what is short leaves and is served in order; what is long holds back what comes behind a fence
+//     (send_queue.hpp Q4). To itself a process' reads, writes and atomics are done at once, and a fence has to be asked for
+//     again until its messages have begun.
+// D5. The memory of a write and the room of a read belong to the transport until the completion: an acknowledgement waits for
+//     the batch with the write's last data. One that comes while data still waits to be sent, or for a request that is not
+//     there, is no answer but a broken peer.
+// D6. Spinning is bounded by time. The progress thread stands back while others poll or watch the wire; it takes over at
+//     the latest kNapNsMax after they stop polling, or is woken by the last one that watches.
+// D7. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
+//     ends without it counts as dead.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <ayatori/net/transport.hpp>
+#include "base/shared_lock.hpp"
+#include "net/served/config.hpp"
+#include "net/served/descriptor.hpp"
+#include "net/served/peer.hpp"
+#include "net/served/requests.hpp"
+#include "net/served/sleepers.hpp"
+#include "net/services.hpp"
+
+namespace ayatori::net::served {
+
+inline constexpr std::size_t kRegionsMax = 64;
+
+class ServedTransport : public ServicedTransport {
+ public:
+  ProcessId self() const noexcept override { return self_; }
+  int processes() const noexcept override { return processes_; }
+  Capabilities capabilities() const noexcept override;
+  Limits limits() const noexcept override {
+    return {served_.payload_bytes_max, LongMessages::kBytesMax, served_.requests_max};
+  }
+  Counters counters() const noexcept override;
+
+  RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights) override;
+  void unregister_memory(RegionId region) override;
+  void* direct_pointer(const RemoteAddress&, std::size_t) noexcept override { return nullptr; }
+
+  bool try_read_async(const ReadParams& params) override;
+  bool try_write_async(const WriteParams& params) override;
+  bool try_atomic_async(const AtomicParams& params) override;
+  bool try_read_list_async(const ListParams& params) override { return move_list(params, true); }
+  bool try_write_list_async(const ListParams& params) override { return move_list(params, false); }
+  bool try_read_strided_async(const StridedParams& params) override { return move_strided(params, true); }
+  bool try_write_strided_async(const StridedParams& params) override { return move_strided(params, false); }
+  bool try_flush_async(ProcessId peer, Callback on_complete) override;
+  bool try_fence(ProcessId peer) override;
+
+  void set_handler(HandlerId id, HandlerFunction function, void* context) override;
+  bool try_message_async(const MessageParams& params) override;
+  bool try_rpc_async(const RpcParams& params) override;
+  void reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) override;
+
+  void set_peer_failure_handler(PeerFailureFunction function, void* context) override;
+  bool peer_failed(ProcessId process) const noexcept override;
+
+  std::size_t progress() override;
+  bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) override;
+  void wake() noexcept override { waiters_.ring(); }
+
+ protected:
+  static constexpr std::int64_t kLeaveNs = 1'000'000'000;
+  static constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+
+  // `name`: of the wire, begins its lines in the log.
+  ServedTransport(const ServedConfig& config, const char* name);
+
+  // --- the wire ---
+
+  // Something was pushed, or a batch is out: sends what there is, unless somebody does. Any thread; by the thread that polls
+  // only between two peers' arrivals.
+  virtual void pump(Peer& to) = 0;
+  // The thread that polls: receives, by PeerSink, and pumps.
+  virtual Work poll(std::int64_t now_ns) = 0;
+  // Closes the wire to a peer that is being retired. The thread that polls, under the peer's mutex. False: a batch is under
+  // way (E2), it will be asked again.
+  virtual bool try_close(Peer& whom) = 0;
+  virtual void heartbeat(Peer& to, std::int64_t now_ns) = 0;  // if it is time for one; the thread that polls
+  // Before a sleep on epoll_: for how long that descriptor is certain to tell of what arrives; 0: something is there.
+  virtual std::int64_t arm() { return kForever; }
+  virtual void polled() {}  // the poll lock has just been released
+
+  // --- for the wire ---
+
+  Peer& peer(ProcessId process) const noexcept { return *peers_[static_cast<std::size_t>(process)]; }
+  std::size_t reply_bytes_max() const noexcept;  // of a Peer
+  // Peers and connections are there; `open` says which. Runs the progress thread from here on.
+  void begin();
+  // What a wire's destructor calls first: waits until everything is out, ends the progress thread. False: begin() never was.
+  bool end();
+  bool polls() const noexcept;  // whether the calling thread does
+  void accuse(Peer& peer, const char* why) noexcept;
+  void watch(int descriptor, std::uint32_t events, ProcessId process);  // by epoll_
+  // What the end of a batch means, which the caller took note of under the peer's mutex.
+  void batch_ended(bool ack_waited);
+  void ring_all();
+  std::uint64_t collective_calls() { return services_.collectives.calls(); }
+
+  // Constant after begin().
+  const FrameLimits limits_;
+  const ProcessId self_;
+  const int processes_;
+  Descriptor epoll_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // made by the wire
+  base::SharedLock poll_lock_;                // D1
+  std::uint64_t dirty_ = 0;  // the polling thread only; bit: a peer to which something was pushed since pump_dirty()
+  void pump_dirty();
+
+ private:
+  Services& services() noexcept override { return services_; }
+
+  friend class PeerSink;  // serve.cpp
+  static constexpr int kStripes = 16;
+  static constexpr std::int64_t kSpinNs = 100'000;
+  static constexpr int kMissesPerYield = 16;
+  static constexpr std::int64_t kNapNsMin = 200'000;
+  static constexpr std::int64_t kNapNsMax = 2'000'000;
+  static constexpr std::int64_t kSleepSliceNs = 100'000'000;
+  static constexpr std::uint64_t kRegionBytesMax = std::uint64_t{1} << 47;  // no memory is larger
+
+  struct Region {
+    std::atomic<std::uint32_t> rights{0};  // 0: not registered. release at registration pairs with acquire at use
+    std::byte* base = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  struct Handler {
+    HandlerFunction function = nullptr;
+    void* context = nullptr;
+  };
+  struct Flush {
+    ProcessId peer;
+    std::uint64_t serial;  // requests before it
+    Callback on_complete;
+  };
+  struct alignas(64) Stripe {
+    std::atomic<std::uint64_t> messages_sent{0};
+    std::atomic<std::uint64_t> bytes_sent{0};
+    std::atomic<std::uint64_t> bytes_received{0};
+  };
+
+  // transport.cpp, one_sided.cpp
+  bool in_job(ProcessId process) const noexcept { return process >= 0 && process < processes_; }
+  bool is_gone(const Peer& peer) const noexcept {
+    return peer.standing.load(std::memory_order_seq_cst) != Standing::kMember;  // pairs with retire()
+  }
+  bool has_room(const Callback& callback) const noexcept;
+  bool complete_now(const Callback& callback, Completion completion);
+  void complete(std::uint32_t slot, Completion completion);  // a request that was claimed
+  void count(ProcessId process, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;
+  // False: nobody set the handler; the sender is accused.
+  bool deliver(HandlerId id, const Message& message);
+  Outcome find_region(RegionId region, std::uint8_t rights, const Region** found) const noexcept;
+  Outcome place(RegionId region, std::uint64_t offset, std::uint64_t bytes, std::uint8_t rights, Walk* walk) const;
+  Outcome place_list(RegionId region, std::vector<Piece>&& pieces, std::uint8_t rights, Walk* walk) const;
+  Outcome place_strided(const StridedParams& params, std::uint8_t rights, Walk* walk) const;
+  Outcome apply(const AtomicParams& params, std::uint64_t* value) const;
+  bool move_list(const ListParams& params, bool reads);
+  bool move_strided(const StridedParams& params, bool reads);
+  bool move_at_home(bool reads, Outcome outcome, Walk&& local, Walk&& remote, const Callback& done);
+  template <class FillDescriptor>
+  bool move(bool reads, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
+            FillDescriptor&& fill);
+  template <class Push>
+  bool issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push);  // issue.hpp
+
+  // progress.cpp, life.cpp
+  void kick(Peer& peer);  // something was pushed
+  std::size_t drain_self();
+  std::size_t end_late_writes();
+  std::size_t end_flushes();
+  std::size_t retire_accused();
+  bool retire(Peer& peer);
+  void look_at_peers(std::int64_t now_ns);
+  bool flush_is_due() const;
+  bool work_waits() const;  // that no descriptor tells of
+  void sleep(bool (*until)(void*), void* data, std::int64_t limit_ns);
+  void progress_thread_main();
+
+  // Constant after begin().
+  const ServedConfig served_;
+  const char* const name_;
+  std::array<Handler, kHandlersMax> handlers_;
+  PeerFailureFunction peer_failure_ = nullptr;
+  void* peer_failure_context_ = nullptr;
+
+  RequestTable requests_;
+  std::mutex region_mutex_;  // register, unregister
+  std::array<Region, kRegionsMax> regions_;
+
+  std::int64_t last_look_ns_ = 0;  // the polling thread only
+
+  std::atomic<bool> accusations_{false};
+  std::atomic<bool> late_acks_{false};           // a batch is out whose end some peer's late_acks wait for
+  std::atomic<bool> self_news_{false};           // something was pushed to our own queue
+  std::atomic<std::uint32_t> self_messages_{0};  // to ourselves, not begun (D4)
+
+  mutable std::mutex flush_mutex_;
+  std::vector<Flush> flushes_;  // Guarded by flush_mutex_.
+  std::atomic<std::uint32_t> flush_count_{0};
+
+  std::atomic<bool> started_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint32_t> polls_{0};     // a hint for the progress thread (D6)
+  std::atomic<std::uint32_t> watchers_{0};  // in wait(), asleep on the wire (D6)
+  Sleepers waiters_;
+  Sleepers janitor_;  // the progress thread
+  std::array<Stripe, kStripes> stripes_;
+  Services services_;
+  std::thread progress_thread_;
+};
+
+}  // namespace ayatori::net::served
