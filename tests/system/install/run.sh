@@ -47,7 +47,7 @@ export PKG_CONFIG_PATH
   run "$cxx" -std=c++20 -O1 "$work/outside/net_ring.cpp" -o "$work/ring_pc" $(pkg-config --cflags --libs ayatori-net)
   # docs/guide/porting.md
   run "$cxx" -std=c++20 -O1 "$work/outside/where.cpp" -o "$work/where_local" $(pkg-config --cflags ayatori) \
-    -L"$(pkg-config --variable=libdir ayatori)" -layatori_local_new -pthread -ldl -Wl,-z,now
+    -L"$(pkg-config --variable=libdir ayatori)" -layatori_local_new -lsodium -pthread -ldl -Wl,-z,now
 }
 
 launcher=$prefix/bin/ayatori

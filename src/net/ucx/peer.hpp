@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Another process as a UcxTransport sees it. All of it but what served::Peer guards by its mutex belongs to whoever holds the
+// poll lock: UCX's worker does too.
+#pragma once
+
+#include "net/served/peer.hpp"
+#include "net/ucx/control.hpp"
+#include "net/ucx/inbox.hpp"
+
+namespace ayatori::net::ucx {
+
+struct UcxPeer final : served::Peer {
+  UcxPeer(ProcessId number, const served::FrameLimits& limits, std::size_t request_bytes, std::size_t reply_bytes)
+      : Peer(number, limits, request_bytes, reply_bytes, kSegmentBytes), inbox(limits) {}
+  static constexpr std::uint32_t kSegmentBytes = 48 * 1024;  // of bulk data in one batch
+
+  ControlLine line;         // no socket: gone, or the process itself
+  Card card;                // its: where it is reached, what our batches to it carry
+  std::uint64_t token = 0;  // what its batches to us carry
+
+  bool sending = false;       // UCX has not sent the last batch yet
+  bool deaf = false;          // UCX takes no more for it; it has been accused
+  std::uint64_t batches = 0;  // sent
+  std::int64_t last_beat_ns = 0;
+
+  Inbox inbox;
+  bool said_leave = false;  // it, and it will have sent `leave_batches`
+  std::uint64_t leave_batches = 0;
+  std::int64_t leave_ns = 0;  // when, or when the last batch came
+  bool hung_up = false;       // after that
+};
+
+}  // namespace ayatori::net::ucx

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/ucx/transport.hpp"
+
+#include <net/if.h>
+#include <poll.h>
+#include <sodium.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "net/served/serve.hpp"
+#include "net/served/thread_state.hpp"
+#include "net/tcp/mesh.hpp"
+
+namespace ayatori::net::ucx {
+
+using served::bit_of;
+using served::FrameHeader;
+using served::FrameKind;
+using served::Peer;
+using served::PeerSink;
+using served::Work;
+
+namespace {
+
+constexpr const char* kLoopbackDevice = "lo";
+constexpr ProcessId kWireMark = kMaxProcesses;  // in epoll_: UCX's descriptor
+
+bool has_device(std::string_view name) {
+  const std::string device(name.substr(0, name.find(':')));  // "mlx5_0:1": the port of an adapter
+  if (device.empty() || device.find('/') != std::string::npos) return false;
+  return ::if_nametoindex(device.c_str()) != 0 || ::access(("/sys/class/infiniband/" + device).c_str(), F_OK) == 0;
+}
+
+std::string interfaces() {
+  std::string names;
+  struct if_nameindex* const all = ::if_nameindex();
+  for (const struct if_nameindex* each = all; each != nullptr && each->if_index != 0; ++each)
+    names += (names.empty() ? "" : ", ") + std::string(each->if_name);
+  ::if_freenameindex(all);
+  return names;
+}
+
+// UCX passes over a device that it does not know and takes what is left.
+base::Status check_devices(std::string_view devices) {
+  while (true) {
+    const std::size_t comma = devices.find(',');
+    const std::string_view name = devices.substr(0, comma);
+    if (name == "all")
+      return base::error_status(base::Code::kInvalid,
+                                "ucx: UCX_NET_DEVICES names the devices to use, never all of them; this machine has {}",
+                                interfaces());
+    if (!has_device(name))
+      return base::error_status(base::Code::kInvalid,
+                                "ucx: this machine has no network device '{}' (UCX_NET_DEVICES); it has {}", name,
+                                interfaces());
+    if (comma == std::string_view::npos) return base::ok_status();
+    devices.remove_prefix(comma + 1);
+  }
+}
+
+std::string given_or(const std::string& value, const char* variable, const char* otherwise) {
+  if (!value.empty()) return value;
+  const char* const set = std::getenv(variable);
+  return set != nullptr && *set != '\0' ? set : otherwise;
+}
+
+}  // namespace
+
+base::Status UcxTransport::create(UcxConfig config, std::unique_ptr<UcxTransport>* transport) {
+  tcp::Socket listener(config.listener);
+  config.devices = given_or(config.devices, "UCX_NET_DEVICES", kLoopbackDevice);
+  config.transports = given_or(config.transports, "UCX_TLS", "");
+  if (base::Status status = check_devices(config.devices); !status) return status;
+  std::unique_ptr<Wire> wire;
+  if (base::Status status = Wire::open({config.processes, config.devices, config.transports}, &wire); !status)
+    return status;
+  config.listener = listener.release();
+  transport->reset(new UcxTransport(std::move(config), std::move(wire)));
+  return base::ok_status();
+}
+
+UcxTransport::UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire)
+    : ServedTransport(config, "ucx"), config_(std::move(config)), listener_(config_.listener), wire_(std::move(wire)) {
+  AYT_CHECK(config_.addresses.size() == static_cast<std::size_t>(processes_), "{} addresses for {} processes",
+            config_.addresses.size(), processes_);
+  for (ProcessId p = 0; p < processes_; ++p)
+    peers_.push_back(std::make_unique<UcxPeer>(p, limits_, config_.send_queue_bytes, reply_bytes_max()));
+}
+
+// --- start and end ---
+
+void UcxTransport::start() {
+  std::vector<tcp::Socket> sockets;
+  if (const base::Status status = connect_mesh(config_, std::move(listener_), &sockets); !status.ok())
+    base::log_error("{}", status.message());
+  sodium_memzero(config_.secret.data(), config_.secret.size());
+  std::vector<Card> mine(sockets.size());
+  for (const std::unique_ptr<Peer>& each : peers_) {
+    UcxPeer& other = wire(*each);
+    randombytes_buf(&other.token, sizeof other.token);
+    const auto address = wire_->address();
+    mine[static_cast<std::size_t>(other.process)] = {other.token, {address.begin(), address.end()}};
+  }
+  std::vector<Card> theirs = exchange_cards(sockets, mine, config_.start_timeout_ns);
+  for (const std::unique_ptr<Peer>& each : peers_) {
+    const auto p = static_cast<std::size_t>(each->process);
+    if (!sockets[p]) continue;
+    UcxPeer& other = wire(*each);
+    other.card = std::move(theirs[p]);
+    watch(sockets[p].fd(), EPOLLIN, other.process);
+    std::lock_guard lock(other.mutex);
+    other.line = ControlLine(std::move(sockets[p]));
+    other.open = true;
+  }
+  watch(wire_->descriptor(), EPOLLIN, kWireMark);
+  begin();
+}
+
+UcxTransport::~UcxTransport() {
+  if (end()) leave();  // D7
+}
+
+// Sends what is still to be sent, says goodbye, and stays until the peers have all of it and hung up, or leave too. Nobody
+// else uses the object any more.
+void UcxTransport::leave() {
+  FrameHeader goodbye;
+  goodbye.kind = FrameKind::kLeave;
+  goodbye.total = collective_calls();
+  const void* const before = std::exchange(served::thread_state().polls, this);
+  leaving_ = true;
+  const std::int64_t start_ns = base::real_now_ns();
+  std::uint64_t said = 0;
+  std::vector<pollfd> polled;
+  while (true) {
+    wire_->progress(*this);
+    after_progress();
+    polled.clear();
+    for (const std::unique_ptr<Peer>& each : peers_) {
+      UcxPeer& to = wire(*each);
+      if (!to.line.socket()) continue;
+      send_batches(to);
+      if ((said & bit_of(to.process)) == 0 && (to.deaf || (!to.sending && to.queue.idle()))) {
+        goodbye.serial = to.batches;
+        if (to.line.say(goodbye)) {
+          said |= bit_of(to.process);
+          ::shutdown(to.line.socket().fd(), SHUT_WR);
+        }
+      }
+      FrameHeader heard;
+      const char* why = nullptr;
+      ControlLine::Heard what{};
+      do {
+        what = to.line.hear(limits_, &heard, &why);
+      } while (what == ControlLine::Heard::kHeartbeat || what == ControlLine::Heard::kLeave);
+      if (what == ControlLine::Heard::kBroken)
+        to.line.close();
+      else
+        polled.push_back({to.line.socket().fd(), POLLIN, 0});
+    }
+    if (polled.empty() || base::real_now_ns() - start_ns > kLeaveNs) break;
+    ::poll(polled.data(), polled.size(), 1);
+  }
+  served::thread_state().polls = before;
+}
+
+void UcxTransport::sever() noexcept {
+  for (const std::unique_ptr<Peer>& each : peers_) {
+    std::lock_guard lock(each->mutex);
+    if (each->open) ::shutdown(wire(*each).line.socket().fd(), SHUT_RDWR);
+  }
+}
+
+bool UcxTransport::try_close(Peer& whom) {
+  UcxPeer& it = wire(whom);
+  it.deaf = true;
+  it.inbox.clear();
+  if (it.line.socket()) ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, it.line.socket().fd(), nullptr);  // a fork may hold it
+  it.line.close();
+  return true;
+}
+
+void UcxTransport::heartbeat(Peer& to, std::int64_t now_ns) {
+  UcxPeer& other = wire(to);
+  if (now_ns - other.last_beat_ns < config_.heartbeat_interval_ns) return;
+  other.last_beat_ns = now_ns;
+  FrameHeader beat;
+  beat.kind = FrameKind::kHeartbeat;
+  other.line.say(beat);
+}
+
+// --- sending ---
+
+void UcxTransport::pump(Peer& to) {
+  if (polls()) return send_batches(wire(to));
+  posted_.fetch_or(bit_of(to.process), std::memory_order_seq_cst);  // before the look at the lock: U1
+  send_posted();
+}
+
+void UcxTransport::send_posted() {
+  // seq_cst, a read-modify-write: behind the caller's unlock, or behind its bit; so of one who posts and one who releases the
+  // lock, the later sees what the earlier did (U1)
+  while (posted_.fetch_or(0, std::memory_order_seq_cst) != 0 && poll_lock_.try_lock()) {
+    const void* const before = std::exchange(served::thread_state().polls, this);
+    dirty_ |= posted_.exchange(0, std::memory_order_seq_cst);
+    const std::uint64_t to = dirty_;
+    pump_dirty();
+    bool under_way = false;
+    for (std::uint64_t left = to; left != 0; left &= left - 1) under_way |= wire(peer(std::countr_zero(left))).sending;
+    served::thread_state().polls = before;
+    poll_lock_.unlock();
+    if (!under_way) continue;
+    armed_.store(true, std::memory_order_relaxed);  // whoever is woken arms: U2
+    ring_all();
+  }
+}
+
+void UcxTransport::send_batches(UcxPeer& to) {
+  std::array<iovec, 1 + served::SendQueue::kPartsMax> parts;
+  std::unique_lock lock(to.mutex);
+  for (int batches = 0; to.open && !to.sending && !to.deaf && to.queue.compose(); ++batches) {
+    if (batches == kBatchesPerSend) {  // then others, and what arrives
+      posted_.fetch_or(bit_of(to.process), std::memory_order_seq_cst);
+      break;
+    }
+    const std::span<iovec> batch = to.queue.batch();
+    BatchHeader header{to.card.token, to.batches++, static_cast<std::uint32_t>(self_), 0};
+    parts[0] = {&header, sizeof header};
+    std::copy(batch.begin(), batch.end(), parts.begin() + 1);
+    std::size_t bytes = 0;
+    for (const iovec& part : batch) bytes += part.iov_len;
+    lock.unlock();
+    const char* why = wire_->connected(to.process) ? nullptr : wire_->connect(to.process, to.card.address);  // U3
+    Wire::Sent sent = Wire::Sent::kFailed;
+    if (why == nullptr) sent = wire_->send(to.process, std::span(parts).first(1 + batch.size()));
+    to.sending = sent == Wire::Sent::kUnderWay;
+    to.deaf = sent == Wire::Sent::kFailed;
+    if (to.deaf) accuse(to, why != nullptr ? why : wire_->trouble(to.process));
+    lock.lock();
+    to.queue.advance(bytes);  // copied, or of no use any more
+  }
+}
+
+// --- receiving ---
+
+Work UcxTransport::poll(std::int64_t now_ns) {
+  work_ = {};
+  if (processes_ == 1) return work_;
+  now_ns_ = now_ns;
+  if (!armed_.load(std::memory_order_relaxed)) {  // a hint: who lets it down looks again itself
+    armed_.store(true, std::memory_order_relaxed);
+    ring_all();  // U2
+  }
+  dirty_ |= posted_.exchange(0, std::memory_order_seq_cst);
+  pump_dirty();
+  for (int turn = 0; turn < kTurnsPerPoll; ++turn) {
+    const bool did = wire_->progress(*this) != 0;
+    after_progress();  // in any case: UCX does not count the end of a send
+    if (!did) break;
+    busy_ = 0;
+  }
+  if (now_ns - last_control_ns_ < kControlIntervalNs) return work_;
+  last_control_ns_ = now_ns;
+  std::array<epoll_event, kMaxProcesses + 1> events;
+  const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const auto process = static_cast<ProcessId>(events[static_cast<std::size_t>(i)].data.u32);
+    if (process != kWireMark) hear(wire(peer(process)), now_ns);
+  }
+  for (const std::unique_ptr<Peer>& each : peers_) look_at_leave(wire(*each), now_ns);
+  return work_;
+}
+
+void UcxTransport::after_progress() {
+  for (std::uint64_t sent = wire_->take_sent(); sent != 0; sent &= sent - 1) {
+    UcxPeer& to = wire(peer(std::countr_zero(sent)));
+    to.sending = false;
+    dirty_ |= bit_of(to.process);
+  }
+  for (std::uint64_t broken = wire_->take_broken(); broken != 0; broken &= broken - 1) {
+    UcxPeer& whom = wire(peer(std::countr_zero(broken)));
+    whom.deaf = true;
+    accuse(whom, wire_->trouble(whom.process));  // U3
+  }
+  pump_dirty();
+}
+
+void UcxTransport::on_batch(std::span<const std::byte> message) {
+  BatchHeader batch;
+  const bool whole = parse_batch_header(message, processes_, &batch);
+  UcxPeer* const from = whole ? &wire(peer(static_cast<ProcessId>(batch.from))) : nullptr;
+  if (from == nullptr || from->process == self_ || batch.token != from->token) {  // inbox.hpp B1
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true, std::memory_order_relaxed))
+      base::log_warn("ucx: dropped a message from a stranger (others like it are not reported)");
+    return;
+  }
+  // relaxed: retire_accused() orders
+  if (leaving_ || !from->open || from->accused.load(std::memory_order_relaxed) != nullptr) return;
+  from->last_heard_ns = from->leave_ns = now_ns_;
+  PeerSink sink(*this, *from);
+  from->inbox.take(batch.number, message.subspan(sizeof batch), sink);
+  work_ += sink.work();
+  look_at_leave(*from, now_ns_);
+}
+
+void UcxTransport::hear(UcxPeer& from, std::int64_t now_ns) {
+  FrameHeader header;
+  const char* why = nullptr;
+  for (int frames = 0; frames < kFramesPerTurn && from.open && !from.hung_up; ++frames) {
+    switch (from.line.hear(limits_, &header, &why)) {
+      case ControlLine::Heard::kNothing: return;
+      case ControlLine::Heard::kHeartbeat: from.last_heard_ns = now_ns; break;
+      case ControlLine::Heard::kLeave:
+        from.last_heard_ns = now_ns;
+        from.said_leave = true;
+        from.leave_batches = header.serial;
+        from.collective_calls = header.total;
+        from.leave_ns = now_ns;
+        break;
+      case ControlLine::Heard::kBroken:
+        if (!from.said_leave) return accuse(from, why);
+        from.hung_up = true;
+        ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, from.line.socket().fd(), nullptr);
+        return;
+    }
+  }
+}
+
+void UcxTransport::look_at_leave(UcxPeer& from, std::int64_t now_ns) {
+  if (!from.said_leave || !from.open) return;
+  if (from.inbox.taken() >= from.leave_batches) {
+    from.left = true;
+    accuse(from, "it left");
+  } else if (now_ns - from.leave_ns > kLateBatchesNs) {
+    accuse(from, "it left before all that it had sent was here");
+  }
+}
+
+// --- sleeping ---
+
+std::int64_t UcxTransport::arm() {
+  if (processes_ == 1) return kForever;
+  if (!poll_lock_.try_lock()) return kNapNs;  // who has it may not sleep afterwards
+  const bool armed = wire_->arm();
+  if (!armed) armed_.store(false, std::memory_order_relaxed);  // the caller polls next
+  busy_ = armed ? 0 : busy_ + 1;
+  const bool nap = busy_ > kBusyMax;
+  poll_lock_.unlock();
+  send_posted();
+  return armed ? kForever : nap ? kNapNs : 0;
+}
+
+}  // namespace ayatori::net::ucx

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transport over UCX: batches of frames as UCX's active messages, below net/served/transport.hpp, whose rules D1-D7 hold.
+// Beside it a connection of net/tcp between each two processes tells who is a member, lives, leaves and died, for UCX tells
+// none of it reliably and asks nobody for a secret. docs/design/ucx-transport.md says why it is as it is.
+//
+// U1. UCX's worker belongs to whoever holds the poll lock. Who wants to send and does not get it sets a bit in `posted_`; who
+//     releases it looks there afterwards. So no batch waits for a lock, and none is forgotten.
+// U2. Before a sleep somebody arms the worker. Where that fails because something is there, or something is under way whose
+//     end UCX may only see when it is polled, `armed_` goes down, and the next poll wakes all who sleep: they arm anew.
+// U3. UCX's endpoints are made by the first batch to a peer; its errors accuse the peer. A peer that is failed for another
+//     reason keeps its endpoint (wire.hpp L5): nothing more is sent to it, what it sends is dropped.
+// U4. What UCX could do one-sidedly (RDMA, memory of the same machine) is not used: it would have to be shown by a probe at
+//     start that it needs no help from the target and that a dead origin harms nobody; capabilities() is where it would show.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "net/served/transport.hpp"
+#include "net/ucx/config.hpp"
+#include "net/ucx/peer.hpp"
+#include "net/ucx/wire.hpp"
+
+namespace ayatori::net::ucx {
+
+class UcxTransport final : public served::ServedTransport, private Arrivals {
+ public:
+  // A device that this machine does not have, and UCX that is not there, are statuses. Owns config.listener in any case.
+  static base::Status create(UcxConfig config, std::unique_ptr<UcxTransport>* transport);
+  ~UcxTransport() override;
+
+  // Connects with everybody; blocks for start_timeout_ns at most. Whoever is not there then is failed.
+  void start() override;
+
+  // Ends all connections without a word, as the end of the process would: peers see a failure.
+  void sever() noexcept;
+
+ private:
+  static constexpr int kTurnsPerPoll = 8;
+  static constexpr int kBatchesPerSend = 16;
+  static constexpr int kFramesPerTurn = 64;  // on one control connection
+  static constexpr int kBusyMax = 3;  // in a row, then UCX says so for nothing (it has something to send and no room)
+  static constexpr std::int64_t kNapNs = 200'000;
+  static constexpr std::int64_t kControlIntervalNs = 100'000;
+  static constexpr std::int64_t kLateBatchesNs = 1'000'000'000;  // between two, behind a leave
+
+  UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire);
+  static UcxPeer& wire(served::Peer& peer) noexcept { return static_cast<UcxPeer&>(peer); }
+
+  void pump(served::Peer& to) override;
+  served::Work poll(std::int64_t now_ns) override;
+  bool try_close(served::Peer& whom) override;
+  void heartbeat(served::Peer& to, std::int64_t now_ns) override;
+  std::int64_t arm() override;
+  void polled() override { send_posted(); }
+  void on_batch(std::span<const std::byte> message) override;
+
+  void send_posted();
+  void send_batches(UcxPeer& to);
+  void after_progress();
+  void hear(UcxPeer& from, std::int64_t now_ns);
+  void look_at_leave(UcxPeer& from, std::int64_t now_ns);
+  void leave();
+
+  // Constant after start().
+  UcxConfig config_;
+  tcp::Socket listener_;
+  std::unique_ptr<Wire> wire_;
+
+  // Whoever holds the poll lock.
+  served::Work work_;
+  std::int64_t now_ns_ = 0;
+  std::int64_t last_control_ns_ = 0;
+  int busy_ = 0;
+  bool leaving_ = false;
+
+  std::atomic<std::uint64_t> posted_{0};  // U1; bit: peer
+  std::atomic<bool> armed_{false};        // U2
+};
+
+static_assert(TransportLike<UcxTransport>);
+
+}  // namespace ayatori::net::ucx

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/ucx/wire.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+#include "net/served/send_queue.hpp"
+#include "net/ucx/library.hpp"
+
+namespace ayatori::net::ucx {
+namespace {
+
+constexpr unsigned kBatchId = 1;  // of the only active message
+// Of one message of UCX's TCP: holds the usual batch, so that it needs no putting together.
+constexpr const char* kTcpSegment = "64K";
+
+// One connection. Its addresses are UCX's user data: it stays where it is.
+struct End {
+  ProcessId process = 0;
+  std::uint64_t* sent = nullptr;
+  std::uint64_t* broken = nullptr;
+  const Library* ucx = nullptr;
+  const char* trouble = nullptr;
+  ucp_ep_h ep = nullptr;
+  bool is_broken = false;
+  bool under_way = false;
+  served::ByteBuffer batch;  // in use while under_way
+
+  std::uint64_t bit() const noexcept { return std::uint64_t{1} << process; }
+  void breaks(ucs_status_t status) noexcept {
+    if (std::exchange(is_broken, true)) return;
+    trouble = ucx->status_string(status);
+    *broken |= bit();
+  }
+};
+
+class UcxWire final : public Wire {
+ public:
+  explicit UcxWire(const Library& ucx, int processes) : ucx_(ucx), ends_(static_cast<std::size_t>(processes)) {
+    for (std::size_t p = 0; p < ends_.size(); ++p) {
+      ends_[p].process = static_cast<ProcessId>(p);
+      ends_[p].sent = &sent_;
+      ends_[p].broken = &broken_;
+      ends_[p].ucx = &ucx_;
+    }
+  }
+  UcxWire(const UcxWire&) = delete;
+  UcxWire& operator=(const UcxWire&) = delete;
+
+  ~UcxWire() override {
+    if (worker_ != nullptr) {  // takes its endpoints with it
+      if (address_ != nullptr) ucx_.worker_release_address(worker_, address_);
+      ucx_.worker_destroy(worker_);
+    }
+    if (context_ != nullptr) ucx_.cleanup(context_);
+  }
+
+  base::Status create(const WireConfig& config) {
+    ucp_config_t* settings = nullptr;
+    ucs_status_t status = ucx_.config_read(nullptr, nullptr, &settings);
+    if (status != UCS_OK) return failed("its configuration", status);
+    status = configure(settings, config);
+    if (status != UCS_OK) {
+      ucx_.config_release(settings);
+      return failed("its configuration", status);
+    }
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+    params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    params.estimated_num_eps = ends_.size();
+    status = ucx_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, settings, &context_);
+    ucx_.config_release(settings);
+    if (status != UCS_OK) return failed(config, status);
+
+    ucp_worker_params_t worker{};
+    worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
+    worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // L1
+    worker.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;
+    status = ucx_.worker_create(context_, &worker, &worker_);
+    if (status != UCS_OK) return failed(config, status);
+    ucp_worker_attr_t attributes{};
+    attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
+    status = ucx_.worker_query(worker_, &attributes);
+    if (status != UCS_OK) return failed(config, status);
+    address_ = attributes.address;
+    address_bytes_ = attributes.address_length;
+    status = ucx_.worker_get_efd(worker_, &descriptor_);
+    if (status != UCS_OK) return failed("sleep", status);
+
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    handler.id = kBatchId;
+    handler.cb = on_message;
+    handler.arg = this;
+    status = ucx_.worker_set_am_recv_handler(worker_, &handler);
+    return status == UCS_OK ? base::ok_status() : failed("active messages", status);
+  }
+
+  std::span<const std::byte> address() const noexcept override {
+    return {reinterpret_cast<const std::byte*>(address_), address_bytes_};
+  }
+  int descriptor() const noexcept override { return descriptor_; }
+
+  const char* connect(ProcessId peer, std::span<const std::byte> address) override {
+    End& end = end_of(peer);
+    ucp_ep_params_t params{};
+    params.field_mask =
+        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {on_error, &end};
+    const ucs_status_t status = ucx_.ep_create(worker_, &params, &end.ep);
+    if (status == UCS_OK) return nullptr;
+    end.ep = nullptr;
+    return end.trouble = ucx_.status_string(status);
+  }
+  bool connected(ProcessId peer) const noexcept override { return ends_[static_cast<std::size_t>(peer)].ep != nullptr; }
+
+  Sent send(ProcessId to, std::span<const iovec> parts) override {
+    End& end = end_of(to);
+    if (end.is_broken) return Sent::kFailed;
+    AYT_CHECK(end.ep != nullptr && !end.under_way, "a batch to process {}, to which one is under way", to);
+    end.batch.clear();
+    for (const iovec& part : parts) std::memcpy(end.batch.extend(part.iov_len), part.iov_base, part.iov_len);  // L4
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;  // L5
+    params.cb.send = on_send_end;
+    params.user_data = &end;
+    const ucs_status_ptr_t request =
+        ucx_.am_send_nbx(end.ep, kBatchId, nullptr, 0, end.batch.data(), end.batch.size(), &params);
+    if (request == nullptr) return Sent::kDone;
+    if (UCS_PTR_IS_ERR(request)) {
+      end.trouble = ucx_.status_string(UCS_PTR_STATUS(request));
+      return Sent::kFailed;
+    }
+    end.under_way = true;
+    return Sent::kUnderWay;
+  }
+
+  std::size_t progress(Arrivals& arrivals) override {
+    arrivals_ = &arrivals;
+    const std::size_t did = ucx_.worker_progress(worker_);
+    arrivals_ = nullptr;
+    for (std::uint64_t broken = broken_; broken != 0; broken &= broken - 1) close(end_of(std::countr_zero(broken)));
+    return did;
+  }
+  bool arm() override { return ucx_.worker_arm(worker_) != UCS_ERR_BUSY; }
+  std::uint64_t take_sent() noexcept override { return std::exchange(sent_, 0); }
+  std::uint64_t take_broken() noexcept override { return std::exchange(broken_, 0); }
+  const char* trouble(ProcessId peer) const noexcept override { return ends_[static_cast<std::size_t>(peer)].trouble; }
+
+ private:
+  End& end_of(ProcessId process) noexcept { return ends_[static_cast<std::size_t>(process)]; }
+
+  // Of one that UCX has reported broken: L5.
+  void close(End& end) {
+    if (end.ep == nullptr) return;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    params.cb.send = [](void* request, ucs_status_t, void* ucx) {
+      static_cast<const Library*>(ucx)->request_free(request);
+    };
+    params.user_data = const_cast<Library*>(&ucx_);
+    ucx_.ep_close_nbx(std::exchange(end.ep, nullptr), &params);
+  }
+
+  ucs_status_t configure(ucp_config_t* settings, const WireConfig& config) const {
+    ucs_status_t status = ucx_.config_modify(settings, "NET_DEVICES", config.devices.c_str());
+    if (status == UCS_OK && !config.transports.empty())
+      status = ucx_.config_modify(settings, "TLS", config.transports.c_str());
+    if (status == UCS_OK) status = ucx_.config_modify(settings, "ZCOPY_THRESH", "inf");  // L5
+    // What a version does not know it need not be told. Without the first, UCX uses no shared memory on connections whose
+    // failure it is to report, and rightly so (L6): whoever wants it names it.
+    if (!config.transports.empty()) ucx_.config_modify(settings, "MM_ERROR_HANDLING", "y");
+    ucx_.config_modify(settings, "TCP_TX_SEG_SIZE", kTcpSegment);
+    ucx_.config_modify(settings, "TCP_RX_SEG_SIZE", kTcpSegment);
+    return status;
+  }
+
+  base::Status failed(const char* what, ucs_status_t status) const {
+    return base::error_status(base::Code::kUnavailable, "ucx: UCX {} cannot be used here: {}: {}",
+                              ucx_.get_version_string(), what, ucx_.status_string(status));
+  }
+  base::Status failed(const WireConfig& config, ucs_status_t status) const {
+    return base::error_status(base::Code::kUnavailable,
+                              "ucx: UCX {} offers no way over devices '{}'{}{}: {} (UCX_NET_DEVICES, UCX_TLS)",
+                              ucx_.get_version_string(), config.devices, config.transports.empty() ? "" : " with ",
+                              config.transports, ucx_.status_string(status));
+  }
+
+  static ucs_status_t on_message(void* wire, const void*, std::size_t, void* data, std::size_t bytes,
+                                 const ucp_am_recv_param_t* params) {
+    auto& self = *static_cast<UcxWire*>(wire);
+    // A rendezvous is refused by not taking it (L4); no process of a job begins one.
+    if ((params->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && self.arrivals_ != nullptr)
+      self.arrivals_->on_batch({static_cast<const std::byte*>(data), bytes});
+    return UCS_OK;
+  }
+  static void on_error(void* end, ucp_ep_h, ucs_status_t status) { static_cast<End*>(end)->breaks(status); }
+  static void on_send_end(void* request, ucs_status_t status, void* user_data) {
+    End& end = *static_cast<End*>(user_data);
+    end.under_way = false;
+    *end.sent |= end.bit();
+    if (status != UCS_OK) end.breaks(status);
+    end.ucx->request_free(request);
+  }
+
+  const Library& ucx_;
+  std::vector<End> ends_;
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  ucp_address_t* address_ = nullptr;
+  std::size_t address_bytes_ = 0;
+  int descriptor_ = -1;  // UCX's
+  Arrivals* arrivals_ = nullptr;
+  std::uint64_t sent_ = 0;
+  std::uint64_t broken_ = 0;
+};
+
+}  // namespace
+
+base::Status Wire::open(const WireConfig& config, std::unique_ptr<Wire>* wire) {
+  const Library* library = nullptr;
+  if (base::Status status = load_library(&library); !status) return status;
+  auto made = std::make_unique<UcxWire>(*library, config.processes);
+  sigset_t all, before;  // threads that UCX starts leave the program's signals alone
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  base::Status status = made->create(config);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (status.ok()) *wire = std::move(made);
+  return status;
+}
+
+}  // namespace ayatori::net::ucx

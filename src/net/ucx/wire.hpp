@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// UCX as far as the transport needs it: batches of bytes to and from other processes, as eager active messages. No header of
+// UCX is included here: wire.cpp is UCX, absent.cpp stands in for it where the build found none.
+//
+// L1. All of it but open() and descriptor() belongs to one thread at a time, the one that holds the transport's poll lock.
+// L2. UCX is loaded when the first wire is opened (library.hpp), so a program that is built with it starts without it too.
+// L3. What UCX reports is a Status, a reason in words or a bit in a set; it neither prints nor catches signals nor aborts.
+// L4. UCX sees memory of the wire's own only: a batch is copied when it is sent, and what arrived lies in UCX's memory until
+//     somebody who has checked it copies it. So a peer that is broken or gone neither reads nor writes the process' memory,
+//     and no request has to be taken back from UCX before its memory is given back.
+// L5. UCX 1.13 corrupts its memory when a TCP endpoint whose peer still lives is closed by force, and aborts when one fails
+//     while data is sent without a copy (docs/design/ucx-transport.md). So endpoints are closed only after UCX has reported
+//     them broken, others end with the wire; and everything is sent eagerly and by copy.
+// L6. Over UCX's shared memory a process that is killed in the midst of posting a message blocks its receiver's queue for
+//     everybody. It is used only where WireConfig::transports names it.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <ayatori/net/types.hpp>
+#include "base/status.hpp"
+
+namespace ayatori::net::ucx {
+
+struct WireConfig {
+  int processes = 1;
+  std::string devices;     // one at least
+  std::string transports;  // empty: UCX's choice
+};
+
+class Arrivals {
+ public:
+  virtual ~Arrivals() = default;
+  virtual void on_batch(std::span<const std::byte> batch) = 0;  // valid during the call, at any address
+};
+
+class Wire {
+ public:
+  enum class Sent : std::uint8_t { kDone, kUnderWay, kFailed };
+
+  static base::Status open(const WireConfig& config, std::unique_ptr<Wire>* wire);
+  virtual ~Wire() = default;
+
+  virtual std::span<const std::byte> address() const noexcept = 0;  // what peers connect to
+  virtual int descriptor() const noexcept = 0;                      // readable when armed and something is there
+
+  // nullptr, or why there is no way to that address.
+  virtual const char* connect(ProcessId peer, std::span<const std::byte> address) = 0;
+  virtual bool connected(ProcessId peer) const noexcept = 0;
+  // The parts, one behind the other, as one batch. kUnderWay: the next one has to wait until take_sent() names the peer.
+  virtual Sent send(ProcessId to, std::span<const iovec> parts) = 0;
+  virtual std::size_t progress(Arrivals& arrivals) = 0;
+  virtual bool arm() = 0;  // false: something is there already
+  // Sets of processes (bits): the next batch may be sent; the connection broke, for good. What is taken is told once.
+  virtual std::uint64_t take_sent() noexcept = 0;
+  virtual std::uint64_t take_broken() noexcept = 0;
+  virtual const char* trouble(ProcessId peer) const noexcept = 0;  // in words
+};
+
+}  // namespace ayatori::net::ucx
