@@ -10,7 +10,7 @@
 
 #include "harness.hpp"
 #include "offload_harness.hpp"
-#include "served_harness.hpp"
+#include "ucx_harness.hpp"
 
 namespace ayatori::net::testing {
 
@@ -35,9 +35,10 @@ class Names {
 constexpr auto kOffload = offload::OffloadMode::kOffload;
 constexpr auto kWorker = offload::OffloadMode::kWorker;
 using Networks =
-    ::testing::Types<ShmForks, ShmThreads, TcpForks, TcpThreads, Sim, Offloaded<ShmForks, kOffload, 1>,
-                     Offloaded<ShmForks, kWorker, 2>, Offloaded<ShmThreads, kOffload, 2>,
-                     Offloaded<ShmThreads, kWorker, 1>, Offloaded<Sim, kWorker, 1>, Offloaded<Sim, kWorker, 2>>;
+    ::testing::Types<ShmForks, ShmThreads, TcpForks, TcpThreads, UcxTcp::Forks, UcxTcp::Threads, UcxShm::Forks,
+                     UcxShm::Threads, Sim, Offloaded<ShmForks, kOffload, 1>, Offloaded<ShmForks, kWorker, 2>,
+                     Offloaded<ShmThreads, kOffload, 2>, Offloaded<ShmThreads, kWorker, 1>, Offloaded<Sim, kWorker, 1>,
+                     Offloaded<Sim, kWorker, 2>, Offloaded<UcxTcp::Forks, kOffload, 1>>;
 inline std::byte pattern(std::size_t i, int salt) {
   return static_cast<std::byte>((i * 131 + static_cast<std::size_t>(salt) * 29 + 7) & 0xff);
 }

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
-#include "served_harness.hpp"
+#include "ucx_harness.hpp"
 
 namespace ayatori::net::testing {
 namespace {
@@ -22,7 +22,7 @@ class Served : public ::testing::Test {
     if (const char* why = Wire::missing()) GTEST_SKIP() << why;
   }
 };
-using Wires = ::testing::Types<TcpWire>;
+using Wires = ::testing::Types<TcpWire, UcxTcp, UcxShm>;
 class WireNames {
  public:
   template <class Wire>

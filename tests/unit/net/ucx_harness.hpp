@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs over the ucx transport on this machine: UCX's TCP on the loopback device, and UCX's shared memory.
+#pragma once
+
+#include "net/ucx/transport.hpp"
+#include "served_harness.hpp"
+
+namespace ayatori::net::testing {
+
+enum class UcxWay { kTcp, kShm };
+
+// Whether UCX is there: tried in a child, so that the test itself has not loaded it before it forks members.
+inline bool ucx_works() {
+  static const bool works = [] {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      ucx::UcxConfig config;
+      config.addresses.resize(1);
+      std::unique_ptr<ucx::UcxTransport> transport;
+      const base::Status status = ucx::UcxTransport::create(std::move(config), &transport);
+      if (!status.ok()) fprintf(stderr, "%s\n", status.message().c_str());
+      _exit(status.ok() ? 0 : 1);
+    }
+    int status = 1;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }();
+  return works;
+}
+
+template <UcxWay kWay>
+struct UcxWireOf {
+  static constexpr const char* kName = kWay == UcxWay::kTcp ? "UcxTcp" : "UcxShm";
+  using Forks = ServedForks<UcxWireOf>;
+  using Threads = ServedThreads<UcxWireOf>;
+  static const char* missing() {
+#ifdef __SANITIZE_THREAD__
+    return "ThreadSanitizer does not see what UCX orders";
+#else
+    return ucx_works() ? nullptr : "UCX is not here";
+#endif
+  }
+  // Over UCX's shared memory nobody may be killed while it posts (net/ucx/wire.hpp L6): it is cut off first.
+  static void before_death(ucx::UcxTransport& net) {
+    if (kWay != UcxWay::kShm) return;
+    net.sever();
+    wait_until(net, [&net] {
+      for (ProcessId p = 0; p < net.processes(); ++p)
+        if (p != net.self() && !net.peer_failed(p)) return false;
+      return true;
+    });
+  }
+  static std::unique_ptr<ucx::UcxTransport> make(tcp::TcpConfig config) {
+    ucx::UcxConfig mine;
+    static_cast<tcp::TcpConfig&>(mine) = std::move(config);
+    mine.devices = "lo";
+    mine.transports = kWay == UcxWay::kTcp ? "tcp" : "posix";
+    std::unique_ptr<ucx::UcxTransport> transport;
+    const base::Status status = ucx::UcxTransport::create(std::move(mine), &transport);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return transport;
+  }
+};
+using UcxTcp = UcxWireOf<UcxWay::kTcp>;
+using UcxShm = UcxWireOf<UcxWay::kShm>;
+
+}  // namespace ayatori::net::testing

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ucx transport adds to the served ones (net/ucx/*.hpp): batches in any order, messages of strangers, devices that are
+// not there, control connections that talk nonsense, a peer whose batches stop making sense.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "net/ucx/inbox.hpp"
+#include "tcp_raw_peer.hpp"
+#include "ucx_harness.hpp"
+
+namespace ayatori::net::testing {
+namespace {
+
+using served::FrameHeader;
+using served::FrameKind;
+using ucx::BatchHeader;
+using ucx::Inbox;
+
+constexpr served::FrameLimits kLimits{992, 1024, 16};
+
+RawBytes frame(FrameHeader header, const RawBytes& body = {}) {
+  header.body_bytes = static_cast<std::uint32_t>(body.size());
+  RawBytes bytes(served::frame_bytes(body.size()));
+  std::memcpy(bytes.data(), &header, served::kHeaderBytes);
+  std::copy(body.begin(), body.end(), bytes.begin() + served::kHeaderBytes);
+  return bytes;
+}
+
+RawBytes message(std::uint64_t number) {
+  FrameHeader header;
+  header.kind = FrameKind::kMessage;
+  RawBytes body(sizeof number);
+  std::memcpy(body.data(), &number, sizeof number);
+  return frame(header, body);
+}
+
+// Takes down messages in order, and data into a box.
+struct Sink final : served::FrameSink {
+  bool on_frame(const served::Frame& frame) override {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(frame.body) % 8, 0u);
+    std::uint64_t number = 0;
+    if (frame.header.body_bytes == sizeof number) std::memcpy(&number, frame.body, sizeof number);
+    heard.push_back(number);
+    return true;
+  }
+  bool on_data(const FrameHeader& header, served::DataPlace* place) override {
+    box.assign(header.body_bytes, std::byte{0});
+    walk = served::Walk(box.data(), box.size());
+    *place = {&walk, header.body_bytes <= kWholeWordBytesMax};
+    return true;
+  }
+  bool on_data_end(const FrameHeader&) override { return ++boxes, true; }
+  void refuse(const char* why) override { refusal = why; }
+
+  std::vector<std::uint64_t> heard;
+  RawBytes box;
+  served::Walk walk;
+  int boxes = 0;
+  const char* refusal = nullptr;
+};
+
+// --- batches ---
+
+TEST(UcxInbox, BatchesAreServedInOrderHoweverTheyArrive) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::uint64_t> numbers(Inbox::kEarlyMax);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
+    std::shuffle(numbers.begin(), numbers.end(), random);
+    Inbox inbox(kLimits);
+    Sink sink;
+    for (const std::uint64_t number : numbers) ASSERT_TRUE(inbox.take(number, message(number), sink)) << sink.refusal;
+    ASSERT_EQ(sink.heard.size(), numbers.size());
+    for (std::size_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(sink.heard[i], i);
+    ASSERT_EQ(inbox.taken(), numbers.size());
+  }
+}
+
+TEST(UcxInbox, BatchesTwiceOrTooEarlyAreRefused) {
+  Sink sink;
+  Inbox again(kLimits);
+  ASSERT_TRUE(again.take(0, message(0), sink));
+  EXPECT_FALSE(again.take(0, message(0), sink));
+  ASSERT_TRUE(again.take(5, message(5), sink));
+  EXPECT_FALSE(again.take(5, message(5), sink));
+  Inbox many(kLimits);
+  for (std::uint64_t i = 1; i <= Inbox::kEarlyMax; ++i) ASSERT_TRUE(many.take(i, message(i), sink));
+  EXPECT_FALSE(many.take(Inbox::kEarlyMax + 1, message(0), sink));
+  Inbox large(kLimits);
+  EXPECT_FALSE(large.take(1, RawBytes(Inbox::kEarlyBytesMax + 1), sink));
+  EXPECT_TRUE(large.take(0, message(0), sink));
+}
+
+// Frames and data of all lengths in one batch, which begins at any address.
+TEST(UcxInbox, FramesAndDataOfOneBatchAreTakenFromAnyAddress) {
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    for (const std::size_t length : {1, 7, 8, 1000, 5000}) {
+      FrameHeader data;
+      data.kind = FrameKind::kData;
+      RawBytes body(length);
+      for (std::size_t i = 0; i < length; ++i) body[i] = static_cast<std::byte>(i * 37 + length);
+      RawBytes batch(shift);
+      for (const RawBytes& part : {message(1), frame(data, body), message(2)})
+        batch.insert(batch.end(), part.begin(), part.end());
+      Inbox inbox(kLimits);
+      Sink sink;
+      ASSERT_TRUE(inbox.take(0, std::span<const std::byte>(batch).subspan(shift), sink)) << sink.refusal;
+      ASSERT_EQ(sink.heard, (std::vector<std::uint64_t>{1, 2}));
+      ASSERT_EQ(sink.boxes, 1);
+      ASSERT_EQ(sink.box, body);
+    }
+  }
+}
+
+TEST(UcxInbox, CutBatchesAndStrangeHeadersAreRefused) {
+  FrameHeader data;
+  data.kind = FrameKind::kData;
+  for (const RawBytes& whole : {message(1), frame(data, RawBytes(100))}) {
+    for (std::size_t cut = 1; cut < whole.size(); ++cut) {
+      Inbox inbox(kLimits);
+      Sink sink;
+      EXPECT_FALSE(inbox.take(0, std::span(whole).first(cut), sink));
+      EXPECT_NE(sink.refusal, nullptr);
+      EXPECT_TRUE(sink.heard.empty());
+    }
+  }
+  BatchHeader header{1, 2, 3, 0}, parsed;
+  const auto bytes = std::as_bytes(std::span(&header, 1));
+  EXPECT_TRUE(ucx::parse_batch_header(bytes, 4, &parsed));
+  EXPECT_EQ(parsed.number, 2u);
+  EXPECT_FALSE(ucx::parse_batch_header(bytes, 3, &parsed));
+  EXPECT_FALSE(ucx::parse_batch_header(bytes.first(sizeof header - 1), 4, &parsed));
+  EXPECT_FALSE(ucx::parse_batch_header({}, 4, &parsed));
+}
+
+// --- control connections ---
+
+struct Pair {
+  Pair() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    here = tcp::Socket(ends[0]);
+    there = tcp::Socket(ends[1]);
+  }
+  tcp::Socket here, there;
+};
+
+TEST(UcxControl, CardsAreExchangedAndOtherThingsAreNot) {
+  constexpr std::int64_t kLimitNs = 300'000'000;
+  const RawBytes address(3000, std::byte{7});
+  Pair good, silent, closed, junk;
+  std::vector<tcp::Socket> sockets(5);  // the first is this process
+  sockets[1] = std::move(good.here);
+  sockets[2] = std::move(silent.here);
+  sockets[3] = std::move(closed.here);
+  sockets[4] = std::move(junk.here);
+  closed.there.close();
+  raw_send(junk.there, RawBytes(64, std::byte{0xff}));
+  std::vector<ucx::Card> mine;
+  for (std::uint64_t p = 0; p < 5; ++p) mine.push_back({p, address});
+  std::thread peer([&good, &address] {
+    std::vector<tcp::Socket> back(2);
+    back[0] = std::move(good.there);
+    const auto cards = ucx::exchange_cards(back, {{77, address}, {78, address}}, 10 * kLimitNs);
+    EXPECT_EQ(cards[0].token, 1u);
+    EXPECT_EQ(cards[0].address, address);
+  });
+  const std::vector<ucx::Card> theirs = ucx::exchange_cards(sockets, mine, kLimitNs);
+  peer.join();
+  EXPECT_TRUE(sockets[1]);
+  EXPECT_EQ(theirs[1].token, 77u);
+  EXPECT_EQ(theirs[1].address, address);
+  for (std::size_t p = 2; p < 5; ++p) {
+    EXPECT_FALSE(sockets[p]) << p;
+    EXPECT_TRUE(theirs[p].address.empty()) << p;
+  }
+}
+
+TEST(UcxControl, LinesCarryHeartbeatsAndLeavesAndNothingElse) {
+  using Heard = ucx::ControlLine::Heard;
+  Pair pair;
+  ucx::ControlLine here(std::move(pair.here)), there(std::move(pair.there));
+  FrameHeader header, heard;
+  const char* why = nullptr;
+  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kNothing);
+  header.kind = FrameKind::kHeartbeat;
+  ASSERT_TRUE(here.say(header));
+  header.kind = FrameKind::kLeave;
+  header.serial = 12;
+  ASSERT_TRUE(here.say(header));
+  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kHeartbeat);
+  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kLeave);
+  EXPECT_EQ(heard.serial, 12u);
+  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kNothing);
+  header.kind = FrameKind::kGo;
+  ASSERT_TRUE(here.say(header));
+  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kBroken);
+  here.close();
+  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kBroken);
+  EXPECT_NE(why, nullptr);
+  // A peer that reads nothing: heartbeats are dropped, nothing blocks.
+  Pair full;
+  ucx::ControlLine line(std::move(full.here));
+  header.kind = FrameKind::kHeartbeat;
+  bool said = true;
+  for (int i = 0; i < 1'000'000 && said; ++i) said = line.say(header);
+  EXPECT_FALSE(said);
+}
+
+// --- what is not there ---
+
+base::Status create(const std::string& devices, const std::string& transports) {
+  ucx::UcxConfig config;
+  config.addresses.resize(1);
+  config.devices = devices;
+  config.transports = transports;
+  std::unique_ptr<ucx::UcxTransport> transport;
+  return ucx::UcxTransport::create(std::move(config), &transport);
+}
+
+TEST(Ucx, DevicesThatAreNotThereAreAnErrorThatNamesThem) {
+  for (const std::string& devices : {std::string("nosuch0"), std::string("lo,nosuch0:1"), std::string("lo,"),
+                                     std::string("../lo"), std::string("all")}) {
+    const base::Status status = create(devices, "");
+    EXPECT_FALSE(status.ok()) << devices;
+    EXPECT_NE(status.message().find("UCX_NET_DEVICES"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("lo"), std::string::npos) << status.message();
+  }
+  EXPECT_NE(create("nosuch0", "").message().find("'nosuch0'"), std::string::npos);
+  setenv("UCX_NET_DEVICES", "nosuch1", 1);
+  EXPECT_NE(create("", "").message().find("'nosuch1'"), std::string::npos);
+  unsetenv("UCX_NET_DEVICES");
+}
+
+TEST(Ucx, TransportsThatAreNotThereAreAnError) {
+  if (const char* why = UcxTcp::missing()) GTEST_SKIP() << why;
+  const base::Status status = create("lo", "nosuchtransport");
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("nosuchtransport"), std::string::npos) << status.message();
+}
+
+TEST(Ucx, WithoutUcxTheErrorNamesThePackage) {
+  if (UcxTcp::missing() == nullptr) GTEST_SKIP() << "UCX is here";
+  const base::Status status = create("lo", "");
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("libucx"), std::string::npos) << status.message();
+}
+
+// UCX, once loaded, has left this process' signals as they were: the library's page faults come by them.
+TEST(Ucx, SignalsAreLeftAlone) {
+  if (const char* why = UcxTcp::missing()) GTEST_SKIP() << why;
+  struct sigaction before[4], after[4];
+  const int signals[4] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+  for (int i = 0; i < 4; ++i) sigaction(signals[i], nullptr, &before[i]);
+  ASSERT_TRUE(create("lo", "tcp").ok());
+  for (int i = 0; i < 4; ++i) {
+    sigaction(signals[i], nullptr, &after[i]);
+    EXPECT_EQ(before[i].sa_handler, after[i].sa_handler) << signals[i];
+  }
+  EXPECT_EQ(getenv("UCX_ERROR_SIGNALS"), nullptr);
+}
+
+}  // namespace
+}  // namespace ayatori::net::testing
