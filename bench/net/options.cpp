@@ -77,7 +77,8 @@ bool parse_sizes(const std::string& list, std::vector<std::size_t>& sizes) {
 
 bool parse_variants(const std::string& list, std::vector<const Variant*>& chosen) {
   if (list.empty()) {
-    for (const Variant& variant : variants()) chosen.push_back(&variant);
+    for (const Variant& variant : variants())
+      if (!variant.only_if_named) chosen.push_back(&variant);
     return true;
   }
   for (const std::string& word : split(list)) {
@@ -128,7 +129,8 @@ int parse_options(int argc, char** argv, Options& options) {
   app.name("ayatori bench net");
   app.footer(kFooter);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_option("--transport", transports, base::formatted("what is compared [all] ({})", known))->type_name("LIST");
+  app.add_option("--transport", transports, base::formatted("what is compared [all but ucx] ({})", known))
+      ->type_name("LIST");
   app.add_option("--processes", processes, "of the collectives [2,4]; all else is between two")->type_name("LIST");
   app.add_option("--threads", threads, "requesters in one process [1,2,4,8,16]")->type_name("LIST");
   app.add_option("--sizes", sizes, "of messages [powers of two from 8 to 4M]")->type_name("LIST");

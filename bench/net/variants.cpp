@@ -11,6 +11,7 @@
 #include "net/offload/transport.hpp"
 #include "net/shm/transport.hpp"
 #include "net/tcp/transport.hpp"
+#include "net/ucx/transport.hpp"
 
 namespace bench {
 namespace {
@@ -48,15 +49,31 @@ class ShmFabric final : public Fabric {
   std::unique_ptr<net::shm::ShmTransport> transport_;
 };
 
-// Over the loopback interface.
-class TcpFabric final : public Fabric {
+// Over the loopback interface: tcp, and ucx by UCX's transports of that name.
+class TcpFabric : public Fabric {
  public:
   ~TcpFabric() override {
     if (memory_ != nullptr) munmap(memory_, bytes_);
   }
 
   static base::Status create(const FabricConfig& config, std::unique_ptr<Fabric>* fabric) {
-    auto made = std::make_unique<TcpFabric>();
+    return prepare(config, std::make_unique<TcpFabric>(), fabric);
+  }
+
+  net::Transport& attach(net::ProcessId self) override {
+    config_.self = self;
+    config_.listener = listeners_[static_cast<std::size_t>(self)].release();
+    listeners_.clear();
+    transport_ = make(std::move(config_));
+    transport_->register_memory(memory_, bytes_, net::kAllRights);
+    return *transport_;
+  }
+  std::byte* memory() const noexcept override { return memory_; }
+  void detach() noexcept override { transport_.reset(); }
+
+ protected:
+  static base::Status prepare(const FabricConfig& config, std::unique_ptr<TcpFabric> made,
+                              std::unique_ptr<Fabric>* fabric) {
     made->config_.processes = config.processes;
     made->config_.addresses.resize(static_cast<std::size_t>(config.processes));
     made->listeners_.resize(static_cast<std::size_t>(config.processes));
@@ -76,23 +93,38 @@ class TcpFabric final : public Fabric {
     return base::ok_status();
   }
 
-  net::Transport& attach(net::ProcessId self) override {
-    config_.self = self;
-    config_.listener = listeners_[static_cast<std::size_t>(self)].release();
-    listeners_.clear();
-    transport_ = std::make_unique<net::tcp::TcpTransport>(std::move(config_));
-    transport_->register_memory(memory_, bytes_, net::kAllRights);
-    return *transport_;
+  virtual std::unique_ptr<net::Transport> make(net::tcp::TcpConfig config) {
+    return std::make_unique<net::tcp::TcpTransport>(std::move(config));
   }
-  std::byte* memory() const noexcept override { return memory_; }
-  void detach() noexcept override { transport_.reset(); }
 
  private:
   net::tcp::TcpConfig config_;
   std::vector<net::tcp::Socket> listeners_;
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  std::unique_ptr<net::tcp::TcpTransport> transport_;
+  std::unique_ptr<net::Transport> transport_;
+};
+
+enum class UcxWay { kTcp, kShm };
+
+template <UcxWay kWay>
+class UcxFabric final : public TcpFabric {
+ public:
+  static base::Status create(const FabricConfig& config, std::unique_ptr<Fabric>* fabric) {
+    return prepare(config, std::make_unique<UcxFabric>(), fabric);
+  }
+
+ private:
+  std::unique_ptr<net::Transport> make(net::tcp::TcpConfig config) override {
+    net::ucx::UcxConfig mine;
+    static_cast<net::tcp::TcpConfig&>(mine) = std::move(config);
+    mine.transports = kWay == UcxWay::kTcp ? "tcp" : "posix";
+    std::unique_ptr<net::ucx::UcxTransport> made;
+    // In the member: UCX is not to be loaded before the fork.
+    if (const base::Status status = net::ucx::UcxTransport::create(std::move(mine), &made); !status)
+      base::exit_start_failure(status);
+    return made;
+  }
 };
 
 // Software offloading (thesis 4.4) over another fabric.
@@ -136,6 +168,9 @@ constexpr Variant kVariants[] = {
     {"tcp/offload", "an executor thread", OffloadFabric::create<TcpFabric, 1>},
     {"tcp/offload2", "two of them", OffloadFabric::create<TcpFabric, 2>},
     {"tcp/worker", "whoever waits executes", OffloadFabric::create<TcpFabric, 0>},
+    {"ucx", "UCX's TCP on loopback", UcxFabric<UcxWay::kTcp>::create, true},
+    {"ucx/offload", "an executor thread", OffloadFabric::create<UcxFabric<UcxWay::kTcp>, 1>, true},
+    {"ucx/shm", "UCX's shared memory", UcxFabric<UcxWay::kShm>::create, true},
 };
 
 }  // namespace

@@ -35,6 +35,7 @@ struct Variant {
   const char* name;
   const char* what;
   base::Status (*create)(const FabricConfig& config, std::unique_ptr<Fabric>* fabric);
+  bool only_if_named = false;  // needs what not every machine has
 };
 
 std::span<const Variant> variants();
