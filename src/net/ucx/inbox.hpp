@@ -7,6 +7,7 @@
 //     the job's secret. One without it is nobody's and dropped; nobody is blamed.
 // B2. UCX promises no order. Batches are numbered and served in order; what comes early is kept, kEarlyMax batches and
 //     kEarlyBytesMax bytes at most.
+//     A greeting (transport.hpp U5) is no batch and has no number.
 // B3. A batch consists of whole frames, the data of a kData included. Bodies are handed on 8-aligned.
 #pragma once
 
@@ -25,7 +26,7 @@ struct BatchHeader {
   std::uint64_t token = 0;
   std::uint64_t number = 0;  // of the sender's batches to this process, from 0
   std::uint32_t from = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t greets = 0;  // not 0: a greeting
 };
 static_assert(sizeof(BatchHeader) == 24);
 

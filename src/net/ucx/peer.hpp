@@ -18,6 +18,9 @@ struct UcxPeer final : served::Peer {
   Card card;                // its: where it is reached, what our batches to it carry
   std::uint64_t token = 0;  // what its batches to us carry
 
+  bool greeted = false;       // by this process: U5
+  bool has_greeted = false;   // it, this process
+  bool wired = false;         // batches may go
   bool sending = false;       // UCX has not sent the last batch yet
   bool deaf = false;          // UCX takes no more for it; it has been accused
   std::uint64_t batches = 0;  // sent

@@ -186,6 +186,7 @@ void UcxTransport::sever() noexcept {
 bool UcxTransport::try_close(Peer& whom) {
   UcxPeer& it = wire(whom);
   it.deaf = true;
+  greeting_ &= ~bit_of(it.process);
   it.inbox.clear();
   if (it.line.socket()) ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, it.line.socket().fd(), nullptr);  // a fork may hold it
   it.line.close();
@@ -217,7 +218,7 @@ void UcxTransport::send_posted() {
     dirty_ |= posted_.exchange(0, std::memory_order_seq_cst);
     const std::uint64_t to = dirty_;
     pump_dirty();
-    bool under_way = false;
+    bool under_way = greeting_ != 0;
     for (std::uint64_t left = to; left != 0; left &= left - 1) under_way |= wire(peer(std::countr_zero(left))).sending;
     served::thread_state().polls = before;
     poll_lock_.unlock();
@@ -230,7 +231,12 @@ void UcxTransport::send_posted() {
 void UcxTransport::send_batches(UcxPeer& to) {
   std::array<iovec, 1 + served::SendQueue::kPartsMax> parts;
   std::unique_lock lock(to.mutex);
-  for (int batches = 0; to.open && !to.sending && !to.deaf && to.queue.compose(); ++batches) {
+  if (!to.wired && to.open && !to.deaf && (to.has_greeted || !to.queue.idle())) {
+    lock.unlock();
+    greet(to);
+    lock.lock();
+  }
+  for (int batches = 0; to.wired && to.open && !to.sending && !to.deaf && to.queue.compose(); ++batches) {
     if (batches == kBatchesPerSend) {  // then others, and what arrives
       posted_.fetch_or(bit_of(to.process), std::memory_order_seq_cst);
       break;
@@ -242,15 +248,40 @@ void UcxTransport::send_batches(UcxPeer& to) {
     std::size_t bytes = 0;
     for (const iovec& part : batch) bytes += part.iov_len;
     lock.unlock();
-    const char* why = wire_->connected(to.process) ? nullptr : wire_->connect(to.process, to.card.address);  // U3
-    Wire::Sent sent = Wire::Sent::kFailed;
-    if (why == nullptr) sent = wire_->send(to.process, std::span(parts).first(1 + batch.size()));
+    const Wire::Sent sent = wire_->send(to.process, std::span(parts).first(1 + batch.size()));
     to.sending = sent == Wire::Sent::kUnderWay;
-    to.deaf = sent == Wire::Sent::kFailed;
-    if (to.deaf) accuse(to, why != nullptr ? why : wire_->trouble(to.process));
+    if (sent == Wire::Sent::kFailed) give_up(to, wire_->trouble(to.process));
     lock.lock();
     to.queue.advance(bytes);  // copied, or of no use any more
   }
+}
+
+// The next step of U5.
+void UcxTransport::greet(UcxPeer& to) {
+  BatchHeader header{to.card.token, 0, static_cast<std::uint32_t>(self_), 1};
+  if (!to.greeted) {
+    const char* why = wire_->connected(to.process) ? nullptr : wire_->connect(to.process, to.card.address);  // U3
+    if (why != nullptr) return give_up(to, why);
+    const Wire::Sent sent = wire_->greet(to.process, std::as_bytes(std::span(&header, 1)));
+    if (sent == Wire::Sent::kFailed) return give_up(to, wire_->trouble(to.process));
+    to.greeted = sent == Wire::Sent::kDone;
+    greeting_ = to.greeted ? greeting_ & ~bit_of(to.process) : greeting_ | bit_of(to.process);
+  }
+  if (!to.greeted || !to.has_greeted || to.process < self_) return;
+  header.greets = 0;
+  header.number = to.batches++;
+  const iovec part{&header, sizeof header};
+  const Wire::Sent sent = wire_->send(to.process, std::span(&part, 1));
+  if (sent == Wire::Sent::kFailed) return give_up(to, wire_->trouble(to.process));
+  to.wired = true;
+  to.sending = sent == Wire::Sent::kUnderWay;
+}
+
+// UCX takes nothing more for it.
+void UcxTransport::give_up(UcxPeer& whom, const char* why) {
+  whom.deaf = true;
+  greeting_ &= ~bit_of(whom.process);
+  accuse(whom, why);  // U3
 }
 
 // --- receiving ---
@@ -291,9 +322,9 @@ void UcxTransport::after_progress() {
   }
   for (std::uint64_t broken = wire_->take_broken(); broken != 0; broken &= broken - 1) {
     UcxPeer& whom = wire(peer(std::countr_zero(broken)));
-    whom.deaf = true;
-    accuse(whom, wire_->trouble(whom.process));  // U3
+    give_up(whom, wire_->trouble(whom.process));
   }
+  dirty_ |= greeting_;
   pump_dirty();
 }
 
@@ -308,8 +339,15 @@ void UcxTransport::on_batch(std::span<const std::byte> message) {
     return;
   }
   // relaxed: retire_accused() orders
-  if (leaving_ || !from->open || from->accused.load(std::memory_order_relaxed) != nullptr) return;
+  if (!from->open || from->accused.load(std::memory_order_relaxed) != nullptr) return;
+  if (batch.greets != 0 || !from->wired) dirty_ |= bit_of(from->process);
+  if (batch.greets != 0)
+    from->has_greeted = true;
+  else if (from->process < self_ && from->greeted)
+    from->wired = true;  // U5
+  if (leaving_) return;
   from->last_heard_ns = from->leave_ns = now_ns_;
+  if (batch.greets != 0) return;
   PeerSink sink(*this, *from);
   from->inbox.take(batch.number, message.subspan(sizeof batch), sink);
   work_ += sink.work();
@@ -358,9 +396,10 @@ std::int64_t UcxTransport::arm() {
   if (!armed) armed_.store(false, std::memory_order_relaxed);  // the caller polls next
   busy_ = armed ? 0 : busy_ + 1;
   const bool nap = busy_ > kBusyMax;
+  const bool greets = greeting_ != 0;  // when there is room UCX may not tell
   poll_lock_.unlock();
   send_posted();
-  return armed ? kForever : nap ? kNapNs : 0;
+  return armed ? (greets ? kNapNs : kForever) : nap ? kNapNs : 0;
 }
 
 }  // namespace ayatori::net::ucx

@@ -7,10 +7,13 @@
 //     releases it looks there afterwards. So no batch waits for a lock, and none is forgotten.
 // U2. Before a sleep somebody arms the worker. Where that fails because something is there, or something is under way whose
 //     end UCX may only see when it is polled, `armed_` goes down, and the next poll wakes all who sleep: they arm anew.
-// U3. UCX's endpoints are made by the first batch to a peer; its errors accuse the peer. A peer that is failed for another
-//     reason keeps its endpoint (wire.hpp L5): nothing more is sent to it, what it sends is dropped.
+// U3. UCX's endpoints are made by the first greeting of a peer (U5); its errors accuse the peer. A peer that is failed for
+//     another reason keeps its endpoint (wire.hpp L5): nothing more is sent to it, what it sends is dropped.
 // U4. What UCX could do one-sidedly (RDMA, memory of the same machine) is not used: it would have to be shown by a probe at
 //     start that it needs no help from the target and that a dead origin harms nobody; capabilities() is where it would show.
+// U5. Before batches two processes greet each other, whoever has something to send or was greeted. Who has done both sends the
+//     first batch, an empty one, if its number is the lower; the other sends none before that is here. So the two UCX agree
+//     upon the endpoints over a connection that stands, and in one direction (wire.hpp L7).
 #pragma once
 
 #include <atomic>
@@ -57,6 +60,8 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
 
   void send_posted();
   void send_batches(UcxPeer& to);
+  void greet(UcxPeer& to);
+  void give_up(UcxPeer& whom, const char* why);
   void after_progress();
   void hear(UcxPeer& from, std::int64_t now_ns);
   void look_at_leave(UcxPeer& from, std::int64_t now_ns);
@@ -73,6 +78,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   std::int64_t last_control_ns_ = 0;
   int busy_ = 0;
   bool leaving_ = false;
+  std::uint64_t greeting_ = 0;  // bit: peer; its greeting found no room yet: U5
 
   std::atomic<std::uint64_t> posted_{0};  // U1; bit: peer
   std::atomic<bool> armed_{false};        // U2

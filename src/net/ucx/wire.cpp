@@ -30,6 +30,7 @@ struct End {
   ucp_ep_h ep = nullptr;
   bool is_broken = false;
   bool under_way = false;
+  bool has_sent = false;     // a batch
   served::ByteBuffer batch;  // in use while under_way
 
   std::uint64_t bit() const noexcept { return std::uint64_t{1} << process; }
@@ -122,6 +123,23 @@ class UcxWire final : public Wire {
   }
   bool connected(ProcessId peer) const noexcept override { return ends_[static_cast<std::size_t>(peer)].ep != nullptr; }
 
+  Sent greet(ProcessId to, std::span<const std::byte> greeting) override {
+    End& end = end_of(to);
+    if (end.is_broken) return Sent::kFailed;
+    AYT_CHECK(end.ep != nullptr && !end.has_sent, "a greeting to process {} behind a batch", to);
+    ucp_request_param_t params{};
+    // Without the second flag UCX would keep what does not go at once, and ask the peer's for its endpoint: L7
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;
+    const ucs_status_ptr_t sent =
+        ucx_.am_send_nbx(end.ep, kBatchId, nullptr, 0, greeting.data(), greeting.size(), &params);
+    if (sent == nullptr) return Sent::kDone;
+    AYT_CHECK(UCS_PTR_IS_ERR(sent), "UCX has kept a greeting to process {}", to);
+    if (UCS_PTR_STATUS(sent) == UCS_ERR_NO_RESOURCE) return Sent::kNoRoom;
+    end.trouble = ucx_.status_string(UCS_PTR_STATUS(sent));
+    return Sent::kFailed;
+  }
+
   Sent send(ProcessId to, std::span<const iovec> parts) override {
     End& end = end_of(to);
     if (end.is_broken) return Sent::kFailed;
@@ -131,17 +149,19 @@ class UcxWire final : public Wire {
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_AM_SEND_FLAG_EAGER;  // L5
+    // UCX asks for the peer's endpoint only for what may complete later. The first batch is to make it ask (L7).
+    if (!std::exchange(end.has_sent, true)) params.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     params.cb.send = on_send_end;
     params.user_data = &end;
+    end.under_way = true;
     const ucs_status_ptr_t request =
         ucx_.am_send_nbx(end.ep, kBatchId, nullptr, 0, end.batch.data(), end.batch.size(), &params);
-    if (request == nullptr) return Sent::kDone;
-    if (UCS_PTR_IS_ERR(request)) {
-      end.trouble = ucx_.status_string(UCS_PTR_STATUS(request));
-      return Sent::kFailed;
-    }
-    end.under_way = true;
-    return Sent::kUnderWay;
+    if (UCS_PTR_IS_PTR(request) && end.under_way) return Sent::kUnderWay;
+    end.under_way = false;
+    sent_ &= ~end.bit();  // on_send_end() may have run already
+    if (!UCS_PTR_IS_ERR(request)) return Sent::kDone;
+    end.trouble = ucx_.status_string(UCS_PTR_STATUS(request));
+    return Sent::kFailed;
   }
 
   std::size_t progress(Arrivals& arrivals) override {

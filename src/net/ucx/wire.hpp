@@ -13,6 +13,11 @@
 //     them broken, others end with the wire; and everything is sent eagerly and by copy.
 // L6. Over UCX's shared memory a process that is killed in the midst of posting a message blocks its receiver's queue for
 //     everybody. It is used only where WireConfig::transports names it.
+// L7. Before the first message of the usual kind UCX (1.13, and later ones too) agrees with the peer's upon the endpoint, by a
+//     request and a reply. A reply that still waits for its connection when that fails aborts the process. So the first
+//     message over an endpoint is a greeting, of which UCX keeps nothing: once it went, the connection stands, and a reply
+//     would not wait. Only a process that has both greeted and been greeted sends a first batch, and only one of the two (U5
+//     of transport.hpp): thus the reply is the only one and finds room.
 #pragma once
 
 #include <sys/uio.h>
@@ -42,7 +47,7 @@ class Arrivals {
 
 class Wire {
  public:
-  enum class Sent : std::uint8_t { kDone, kUnderWay, kFailed };
+  enum class Sent : std::uint8_t { kDone, kUnderWay, kNoRoom, kFailed };
 
   static base::Status open(const WireConfig& config, std::unique_ptr<Wire>* wire);
   virtual ~Wire() = default;
@@ -53,6 +58,8 @@ class Wire {
   // nullptr, or why there is no way to that address.
   virtual const char* connect(ProcessId peer, std::span<const std::byte> address) = 0;
   virtual bool connected(ProcessId peer) const noexcept = 0;
+  // A few bytes to a peer to whom no batch was sent yet, at once or (kNoRoom) not at all: then try again after progress(). L7
+  virtual Sent greet(ProcessId to, std::span<const std::byte> greeting) = 0;
   // The parts, one behind the other, as one batch. kUnderWay: the next one has to wait until take_sent() names the peer.
   virtual Sent send(ProcessId to, std::span<const iovec> parts) = 0;
   virtual std::size_t progress(Arrivals& arrivals) = 0;

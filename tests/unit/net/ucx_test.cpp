@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <random>
 #include <thread>
 #include <vector>
@@ -211,6 +212,36 @@ TEST(UcxControl, LinesCarryHeartbeatsAndLeavesAndNothingElse) {
   bool said = true;
   for (int i = 0; i < 1'000'000 && said; ++i) said = line.say(header);
   EXPECT_FALSE(said);
+}
+
+// --- connections ---
+
+// Everybody has something for everybody as soon as the job stands, and one is killed in the midst of it: at every stage of
+// some connection (net/ucx/transport.hpp U5).
+TEST(Ucx, ADeathWhileConnectionsAreMadeEndsRequestsAndNothingElse) {
+  if (const char* why = UcxTcp::missing()) GTEST_SKIP() << why;
+  for (std::uint64_t round = 0; round < 12; ++round) {
+    UcxTcp::Forks::run(
+        {5, false, 40 + round}, [](Context&) {},
+        [round](Context& c) {
+          const ProcessId n = c.net.processes();
+          const ProcessId dead = static_cast<ProcessId>(round) % n;
+          std::deque<Event> events(static_cast<std::size_t>(n));
+          for (ProcessId k = 1; k < n; ++k) {
+            const ProcessId to = (c.net.self() + k) % n;
+            const Callback done = events[static_cast<std::size_t>(to)].callback();
+            until_taken(c.net,
+                        [&] { return c.net.try_atomic_async({to, c.at(to, 0), AtomicOp::kFetchAdd, 1, 0, done}); });
+            if (c.net.self() == dead && static_cast<std::uint64_t>(k) == 1 + round % 4) c.die();
+          }
+          for (ProcessId to = 0; to < n; ++to) {
+            if (to == c.net.self()) continue;
+            const Outcome outcome = events[static_cast<std::size_t>(to)].wait(c.net).outcome;
+            EXPECT_TRUE(outcome == Outcome::kOk || outcome == Outcome::kPeerFailed);  // it may have left
+          }
+          EXPECT_EQ(barrier(c.net).outcome, Outcome::kPeerFailed);
+        });
+  }
 }
 
 // --- what is not there ---
