@@ -9,8 +9,8 @@
 //   ayatori::net::barrier(*net);
 //   ayatori::net::write(*net, {1, region, 0}, &value, sizeof value);
 //
-// One binary runs alone (a job of one process), under `ayatori run -n N` (shared memory, or tcp with --transport tcp), under
-// `ayatori run --hosts a,b,c`, and under a PMIx server: `srun --mpi=pmix`, Open MPI's mpirun (tcp). docs/guide/clusters.md.
+// One binary runs alone (a job of one process), under `ayatori run -n N` (shared memory, or --transport tcp, ucx), under
+// `ayatori run --hosts a,b,c`, and under a PMIx server: `srun --mpi=pmix`, Open MPI's mpirun (tcp, or ucx). docs/guide/clusters.md.
 //
 // Errors: what depends on a peer or on data is an Outcome of the request (types.hpp), a broken rule of transport.hpp ends
 // the process with a line and status 134. Thread-safety: a Transport may be used by all threads of a process at once; the
@@ -35,8 +35,8 @@
 namespace ayatori::net {
 
 struct OpenOptions {
-  // "shm": processes of one machine that `ayatori run` has started; "tcp"; "auto": the first where it is possible, else the
-  // second. Empty: what the knob AYATORI_TRANSPORT says. The same in all processes.
+  // "shm": processes of one machine that `ayatori run` has started; "tcp"; "ucx" (where UCX is installed); "auto": the first
+  // where it is possible, else the second. Empty: what the knob AYATORI_TRANSPORT says. The same in all processes.
   std::string_view transport;
   // How long to wait for the other processes; 0: the knob AYATORI_START_TIMEOUT.
   std::int64_t timeout_ns = 0;

@@ -45,7 +45,7 @@ constexpr Knob kTable[] = {
      "workers a process; 0: CPUs of the affinity mask divided by the processes of this machine, at least 1"},
     {"AYATORI_ENGINE", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|uffd|mprotect", "-",
      "how accesses to remote memory are caught"},
-    {"AYATORI_TRANSPORT", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|shm|tcp", "-",
+    {"AYATORI_TRANSPORT", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|shm|tcp|ucx", "-",
      "how processes talk to each other; auto: shm on one machine, tcp between machines"},
     {"AYATORI_SPACE_SIZE", KnobKind::kSize, kThreadSanitizer ? "16G" : "1T", "bytes", 16 * kMi, 4 * kTi,
      KnobShape::kAny, nullptr, "-", "size of the global space, reserved and not allocated"},

@@ -158,7 +158,7 @@ std::string list_of(const std::vector<Interface>& all) {
 
 }  // namespace
 
-base::Status choose_address(std::string_view wanted, std::string_view host, std::string* address) {
+base::Status choose_address(std::string_view wanted, std::string_view host, ChosenAddress* address) {
   const std::vector<Interface> all = interfaces();
   const Interface* found = nullptr;
   if (!wanted.empty()) {
@@ -178,7 +178,7 @@ base::Status choose_address(std::string_view wanted, std::string_view host, std:
   if (found == nullptr)
     return base::error_status(base::Code::kUnavailable,
                               "other machines cannot reach this one: it has no address but loopback");
-  *address = text_of(found->number);
+  *address = {text_of(found->number), found->name};
   return base::ok_status();
 }
 

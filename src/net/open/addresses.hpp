@@ -10,9 +10,14 @@
 
 namespace ayatori::net {
 
-// The number of an address, loopback only where it is asked for: that which `wanted` means (AYATORI_NET_INTERFACE: an interface's name, an address,
+struct ChosenAddress {
+  std::string number;     // "10.1.0.7"
+  std::string interface;  // "eth0"
+};
+
+// Loopback only where it is asked for: the address that `wanted` means (AYATORI_NET_INTERFACE: an interface's name, an address,
 // a network like 10.1.0.0/16); without it that of `host`, where this machine has it; else that of the default route, else the first
 // of an interface that is up.
-base::Status choose_address(std::string_view wanted, std::string_view host, std::string* address);
+base::Status choose_address(std::string_view wanted, std::string_view host, ChosenAddress* address);
 
 }  // namespace ayatori::net

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "net/open/prepare.hpp"
 #include "net/shm/transport.hpp"
 #include "net/tcp/transport.hpp"
+#include "net/ucx/transport.hpp"
 
 namespace ayatori::net {
 namespace {
@@ -35,8 +37,10 @@ namespace boot = bootstrap;
 
 constinit shm::ShmWorld* own_world = nullptr;  // of a job of one process without a launcher; goes with its transport
 
+enum class Wire { kShm, kTcp, kUcx };
+
 struct Plan {
-  bool tcp = false;
+  Wire wire = Wire::kShm;
   std::int64_t timeout_ns = 0;
 };
 
@@ -46,18 +50,24 @@ void copy_text(std::string_view text, std::span<char> to) {
   to[bytes] = '\0';
 }
 
-// A listening socket and the card that names it. Owned jointly: PMIx may be kept waiting on a thread that is given up.
-using SharedListener = std::shared_ptr<tcp::Socket>;
+// What this process' card names. Owned jointly: PMIx may be kept waiting on a thread that is given up.
+struct Listening {
+  tcp::Socket socket;
+  std::string interface;  // empty: loopback
+};
+using SharedListening = std::shared_ptr<Listening>;
 
-boot::MakeCard make_tcp_card(SharedListener listener, std::string host) {
-  return [listener = std::move(listener), host = std::move(host)](bool loopback, boot::Card* card) {
-    std::string number = tcp::kLoopback;
+boot::MakeCard make_network_card(SharedListening listening, std::string host) {
+  return [listening = std::move(listening), host = std::move(host)](bool loopback, boot::Card* card) {
+    ChosenAddress chosen{tcp::kLoopback, ""};
     if (!loopback) {
-      const base::Status status = choose_address(base::knob_string("AYATORI_NET_INTERFACE"), host, &number);
+      const base::Status status = choose_address(base::knob_string("AYATORI_NET_INTERFACE"), host, &chosen);
       if (!status.ok()) return status;
     }
     tcp::SocketAddress address;
-    if (base::Status status = tcp::listen_on(number, 0, listener.get(), &address); !status.ok()) return status;
+    if (base::Status status = tcp::listen_on(chosen.number, 0, &listening->socket, &address); !status.ok())
+      return status;
+    listening->interface = chosen.interface;
     static_assert(sizeof(sockaddr_in6) <= sizeof card->address);
     std::memcpy(card->address, &address.storage, address.bytes);
     card->address_bytes = static_cast<std::uint32_t>(address.bytes);
@@ -67,26 +77,9 @@ boot::MakeCard make_tcp_card(SharedListener listener, std::string host) {
   };
 }
 
-base::Status make_tcp(const boot::Membership& job, tcp::Socket listener, const Plan& plan,
-                      const std::function<void(Transport&)>& before_start, std::unique_ptr<Transport>* result) {
-  tcp::TcpConfig config;
-  config.self = job.self;
-  config.processes = job.processes;
-  config.listener = listener.release();
-  config.secret = job.secret;
-  config.job = job.job;
-  config.start_timeout_ns = plan.timeout_ns;
-  config.addresses.resize(static_cast<std::size_t>(job.processes));
-  for (std::size_t p = 0; p < job.cards.size(); ++p) {
-    const boot::Card& card = job.cards[p];
-    if (card.address_bytes == 0 || card.address_bytes > sizeof card.address)
-      return base::error_status(base::Code::kInvalid,
-                                "process {} on host {} does not use tcp: AYATORI_TRANSPORT differs", p, card.host);
-    std::memcpy(&config.addresses[p].storage, card.address, card.address_bytes);
-    config.addresses[p].bytes = card.address_bytes;
-    config.hosts.emplace_back(card.host);
-  }
-  auto net = std::make_unique<tcp::TcpTransport>(std::move(config));
+template <class WireTransport>
+base::Status connect_and_start(std::unique_ptr<WireTransport> net, const std::function<void(Transport&)>& before_start,
+                               std::unique_ptr<Transport>* result) {
   if (before_start) before_start(*net);
   if (const base::Status status = net->connect(); !status.ok())
     return base::error_status(status.code(),
@@ -96,6 +89,36 @@ base::Status make_tcp(const boot::Membership& job, tcp::Socket listener, const P
   net->start();
   *result = std::move(net);
   return base::ok_status();
+}
+
+// Over tcp or UCX.
+base::Status make_network(const boot::Membership& job, Listening listening, const Plan& plan,
+                          const std::function<void(Transport&)>& before_start, std::unique_ptr<Transport>* result) {
+  tcp::TcpConfig config;
+  config.self = job.self;
+  config.processes = job.processes;
+  config.secret = job.secret;
+  config.job = job.job;
+  config.start_timeout_ns = plan.timeout_ns;
+  config.addresses.resize(static_cast<std::size_t>(job.processes));
+  for (std::size_t p = 0; p < job.cards.size(); ++p) {
+    const boot::Card& card = job.cards[p];
+    if (card.address_bytes == 0 || card.address_bytes > sizeof card.address)
+      return base::error_status(base::Code::kInvalid,
+                                "process {} on host {} uses no network: AYATORI_TRANSPORT differs", p, card.host);
+    std::memcpy(&config.addresses[p].storage, card.address, card.address_bytes);
+    config.addresses[p].bytes = card.address_bytes;
+    config.hosts.emplace_back(card.host);
+  }
+  config.listener = listening.socket.release();
+  if (plan.wire == Wire::kTcp)
+    return connect_and_start(std::make_unique<tcp::TcpTransport>(std::move(config)), before_start, result);
+  // UCX gets the interface that the card names, unless it is told another.
+  std::string device = std::getenv("UCX_NET_DEVICES") == nullptr ? listening.interface : "";
+  std::unique_ptr<ucx::UcxTransport> net;
+  if (base::Status status = ucx::UcxTransport::create({std::move(config), std::move(device), {}}, &net); !status.ok())
+    return status;
+  return connect_and_start(std::move(net), before_start, result);
 }
 
 base::Status make_shm(shm::ShmWorld& world, ProcessId self, const std::function<void(Transport&)>& before_start,
@@ -111,21 +134,22 @@ base::Status make_shm(shm::ShmWorld& world, ProcessId self, const std::function<
 base::Status open_launched(const Plan& plan, const OpenOptions& options, std::unique_ptr<Transport>* result) {
   const boot::JobControl& control = *boot::job().control;
   const int local = boot::job().process_id;
-  auto listener = std::make_shared<tcp::Socket>();
+  auto listening = std::make_shared<Listening>();
   boot::MakeCard make_card = [](bool, boot::Card* card) {
     copy_text(boot::host_of_this_process(), card->host);
     return base::ok_status();
   };
-  if (plan.tcp) make_card = make_tcp_card(listener, control.cards[control.first_process + local].host);
+  if (plan.wire != Wire::kShm)
+    make_card = make_network_card(listening, control.cards[control.first_process + local].host);
   boot::Membership job;
   if (base::Status status = boot::join_launched(make_card, plan.timeout_ns, &job); !status.ok()) return status;
-  if (plan.tcp) return make_tcp(job, std::move(*listener), plan, options.before_start, result);
+  if (plan.wire != Wire::kShm) return make_network(job, std::move(*listening), plan, options.before_start, result);
   AYT_CHECK(prepared_world() != nullptr, "this program was started without the library's constructor");
   return make_shm(*prepared_world(), local, options.before_start, result);
 }
 
 base::Status open_alone(const Plan& plan, const OpenOptions& options, std::unique_ptr<Transport>* result) {
-  if (plan.tcp) return make_tcp({}, tcp::Socket(), plan, options.before_start, result);
+  if (plan.wire != Wire::kShm) return make_network({}, {}, plan, options.before_start, result);
   std::unique_ptr<shm::ShmWorld> world;
   if (base::Status status = shm::ShmWorld::create({}, &world); !status.ok()) return status;
   own_world = world.release();
@@ -133,28 +157,29 @@ base::Status open_alone(const Plan& plan, const OpenOptions& options, std::uniqu
 }
 
 base::Status open_pmix(Plan plan, bool shm_wanted, const OpenOptions& options, std::unique_ptr<Transport>* result) {
-  auto listener = std::make_shared<tcp::Socket>();
+  auto listening = std::make_shared<Listening>();
   boot::Membership job;
-  base::Status status = boot::join_pmix(make_tcp_card(listener, ""), plan.timeout_ns, &job);
+  base::Status status = boot::join_pmix(make_network_card(listening, ""), plan.timeout_ns, &job);
   if (!status.ok()) return status;
   base::set_identity(job.self, job.processes);
   if (job.processes == 1) return open_alone(plan, options, result);
   if (shm_wanted)
     return base::error_status(base::Code::kInvalid,
                               "AYATORI_TRANSPORT=shm: only processes that `ayatori run` has started share memory");
-  return make_tcp(job, std::move(*listener), plan, options.before_start, result);
+  if (plan.wire == Wire::kShm) plan.wire = Wire::kTcp;
+  return make_network(job, std::move(*listening), plan, options.before_start, result);
 }
 
 base::Status open_here(const OpenOptions& options, std::unique_ptr<Transport>* result) {
   static constinit std::atomic<bool> opened{false};
   if (opened.exchange(true)) return base::error_status(base::Code::kInvalid, "net::open was called a second time");
   const std::string_view name = options.transport.empty() ? base::knob_string("AYATORI_TRANSPORT") : options.transport;
-  if (name != "auto" && name != "shm" && name != "tcp")
-    return base::error_status(base::Code::kInvalid, "net::open: there is no transport {}; there are auto, shm, tcp",
-                              name);
+  if (name != "auto" && name != "shm" && name != "tcp" && name != "ucx")
+    return base::error_status(base::Code::kInvalid,
+                              "net::open: there is no transport {}; there are auto, shm, tcp, ucx", name);
   const bool shm_wanted = name == "shm";
   Plan plan;
-  plan.tcp = name == "tcp";
+  plan.wire = name == "tcp" ? Wire::kTcp : name == "ucx" ? Wire::kUcx : Wire::kShm;
   plan.timeout_ns =
       options.timeout_ns > 0 ? options.timeout_ns : base::knob_int("AYATORI_START_TIMEOUT") * base::kNsPerSecond;
 
@@ -163,7 +188,7 @@ base::Status open_here(const OpenOptions& options, std::unique_ptr<Transport>* r
     if ((job.control->flags & boot::kWide) != 0) {
       if (shm_wanted)
         return base::error_status(base::Code::kInvalid, "AYATORI_TRANSPORT=shm does not reach the job's other hosts");
-      plan.tcp = true;
+      if (plan.wire == Wire::kShm) plan.wire = Wire::kTcp;
     }
     return open_launched(plan, options, result);
   }

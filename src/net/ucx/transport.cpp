@@ -102,11 +102,16 @@ UcxTransport::UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire)
 
 // --- start and end ---
 
-void UcxTransport::start() {
-  std::vector<tcp::Socket> sockets;
-  if (const base::Status status = connect_mesh(config_, std::move(listener_), &sockets); !status.ok())
-    base::log_error("{}", status.message());
+base::Status UcxTransport::connect() {
+  base::Status status = connect_mesh(config_, std::move(listener_), &connected_);
   sodium_memzero(config_.secret.data(), config_.secret.size());
+  return status;
+}
+
+void UcxTransport::start() {
+  if (connected_.empty())
+    if (const base::Status status = connect(); !status.ok()) base::log_error("{}", status.message());
+  std::vector<tcp::Socket> sockets = std::exchange(connected_, {});
   std::vector<Card> mine(sockets.size());
   for (const std::unique_ptr<Peer>& each : peers_) {
     UcxPeer& other = wire(*each);

@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "net/served/transport.hpp"
 #include "net/ucx/config.hpp"
@@ -32,7 +33,9 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   static base::Status create(UcxConfig config, std::unique_ptr<UcxTransport>* transport);
   ~UcxTransport() override;
 
-  // Connects with everybody; blocks for start_timeout_ns at most. Whoever is not there then is failed.
+  // Connects with everybody; blocks for start_timeout_ns at most. The status names whoever is not there then.
+  base::Status connect();
+  // Connects, unless that has been done. Whoever was not reached is failed.
   void start() override;
 
   // Ends all connections without a word, as the end of the process would: peers see a failure.
@@ -71,6 +74,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   UcxConfig config_;
   tcp::Socket listener_;
   std::unique_ptr<Wire> wire_;
+  std::vector<tcp::Socket> connected_;  // between connect() and start(), by process
 
   // Whoever holds the poll lock.
   served::Work work_;

@@ -123,6 +123,10 @@ if [ "$(id -u)" = 0 ] && ip netns add $one 2>/dev/null; then
   is 0 && says 'counter 200, 4 processes' && says '^check: ok$' && lines 0
   call env AYATORI_NET_INTERFACE=10.213.0.0/16 "$bin/ayatori" run --hosts $one,$two --rsh "$apart" "$ring" 50
   is 0 && says '^check: ok$' && lines 0
+  for name in $(ucx_if_here); do
+    hosts $one,$two -n 4 --rsh "$apart" --transport "$name" "$ring" 50
+    is 0 && says 'counter 200, 4 processes' && says '^check: ok$' && lines 0
+  done
   call env AYATORI_NET_INTERFACE=eth7 "$bin/ayatori" run --hosts $one,$two --rsh "$apart" "$ring" 50
   is 125 && tells 'AYATORI_NET_INTERFACE=eth7: no interface .* veth0 .10.213.77.' && lines 1
   # The link is cut while processes 0 and 1 wait for 2 and 3: each side misses the other by its heartbeat, nobody waits on.

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Programs of the communication library alone and under `ayatori run`, over shm and tcp; what processes that end at the wrong
+# Programs of the communication library alone and under `ayatori run`, over shm, tcp and ucx; what processes that end at the wrong
 # time do to the job.
 # Usage: launched.sh FOLDER_OF_PROGRAMS
 . "$(dirname "$0")/lib.sh"
 
-for name in auto shm tcp; do
+ucx=$(ucx_if_here)
+for name in auto shm tcp $ucx; do
   call env AYATORI_TRANSPORT=$name "$ring" 50
   is 0 && says '^sum 1275, counter 50, 1 processes' && says '^check: ok$' && lines 0
   call "$bin/ayatori" run -n 4 --transport $name "$ring" 50
@@ -31,7 +32,7 @@ for name in auto shm tcp; do
   is 0 && says '^bye 0$'
 done
 
-for name in shm tcp; do
+for name in shm tcp $ucx; do
   call "$bin/ayatori" run -n 2 --transport $name --stats="$work/stats.json" "$ring" 50
   is 0
   # Each process writes 50 words and gets some.

@@ -30,6 +30,11 @@ call() {
   timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
 }
+# `ucx` where this build has it, else nothing.
+ucx_if_here() {
+  env AYATORI_TRANSPORT=ucx "$ring" 1 >/dev/null 2>"$work/err" </dev/null && echo ucx && return
+  sed 's/^/not run over ucx: /' "$work/err" >&2
+}
 is() { [ "$status" = "$1" ] || complain "$called: status $status, expected $1"; }
 says() { grep -qE -- "$1" "$work/out" || complain "$called: no '$1' in the output"; }
 tells() { grep -qE -- "$1" "$work/err" || complain "$called: no '$1' in the errors"; }

@@ -17,6 +17,10 @@ mpi -n 1 "$ring" 50
 is 0 && says 'counter 50, 1 processes' && says '^check: ok$'
 mpi -n 4 "$ring" 50
 is 0 && says 'counter 200, 4 processes' && says '^check: ok$' && lines 0
+for name in $(ucx_if_here); do
+  mpi -n 3 -x AYATORI_TRANSPORT=$name "$ring" 50
+  is 0 && says 'counter 150, 3 processes' && says '^check: ok$' && lines 0
+done
 mpi -n 2 -x AYATORI_TRANSPORT=shm "$ring" 5
 is 125 && tells 'only processes that `ayatori run` has started share memory'
 mpi -n 2 "$bin/hello" 10

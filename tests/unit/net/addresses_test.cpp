@@ -10,17 +10,17 @@ namespace ayatori::net {
 namespace {
 
 std::string chosen(const char* wanted) {
-  std::string address;
+  ChosenAddress address;
   const base::Status status = choose_address(wanted, "", &address);
-  return status.ok() ? address : "refused: " + status.message();
+  return status.ok() ? address.number + " of " + address.interface : "refused: " + status.message();
 }
 
 TEST(Addresses, AreChosenByNameNumberOrNetwork) {
-  EXPECT_EQ(chosen("lo"), "127.0.0.1");
-  EXPECT_EQ(chosen("127.0.0.1"), "127.0.0.1");
-  EXPECT_EQ(chosen("127.0.0.0/8"), "127.0.0.1");
-  EXPECT_EQ(chosen("127.0.0.1/32"), "127.0.0.1");
-  EXPECT_EQ(chosen("112.0.0.0/4"), "127.0.0.1");
+  EXPECT_EQ(chosen("lo"), "127.0.0.1 of lo");
+  EXPECT_EQ(chosen("127.0.0.1"), "127.0.0.1 of lo");
+  EXPECT_EQ(chosen("127.0.0.0/8"), "127.0.0.1 of lo");
+  EXPECT_EQ(chosen("127.0.0.1/32"), "127.0.0.1 of lo");
+  EXPECT_EQ(chosen("112.0.0.0/4"), "127.0.0.1 of lo");
 }
 
 TEST(Addresses, WhatIsNotHereIsRefusedWithWhatIs) {
@@ -33,13 +33,13 @@ TEST(Addresses, WhatIsNotHereIsRefusedWithWhatIs) {
 }
 
 TEST(Addresses, AHostThatIsNotThisOneChangesNothing) {
-  std::string with, without;
+  ChosenAddress with, without;
   const bool found = choose_address("", "", &without).ok();
   EXPECT_EQ(choose_address("", "240.0.0.1", &with).ok(), found);
-  EXPECT_EQ(with, without);
+  EXPECT_EQ(with.number, without.number);
   // Loopback is no answer to "how do others reach this machine".
   EXPECT_EQ(choose_address("", "127.0.0.1", &with).ok(), found);
-  EXPECT_EQ(with, without);
+  EXPECT_EQ(with.number, without.number);
 }
 
 }  // namespace
