@@ -63,6 +63,7 @@ struct alignas(64) MemberControl {
   std::atomic<std::int32_t> exit_status{0};     // by the member before called_exit; by the launcher at its end
   std::atomic<std::uint32_t> has_exited{0};     // by the launcher: it is gone, and no signal killed it
   std::atomic<std::uint32_t> stats_written{0};  // by the member, after its row of stats
+  std::atomic<std::uint32_t> has_left{0};       // by the member, at its end: it asks the others nothing any more
 };
 
 // Why the job ends before its time (J2).
