@@ -126,6 +126,9 @@ struct Limits {
 };
 
 template <class Env>
+class RemoteCoherence;  // remote_coherence.hpp
+
+template <class Env>
 class Coherence {
  public:
   static constexpr std::uint32_t kInvalid = 0, kClean = 1, kDirty = 2;
@@ -385,6 +388,8 @@ class Coherence {
   }
 
  private:
+  friend class RemoteCoherence<Env>;
+
   class SlotLock {
    public:
     SlotLock(Coherence& c, SlotIndex slot) : c_(c), slot_(slot) {

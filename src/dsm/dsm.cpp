@@ -17,6 +17,8 @@
 #include "base/clock.hpp"
 #include "base/knobs.hpp"
 #include "base/waiter.hpp"
+#include "dsm/fetcher.hpp"
+#include "dsm/remote_coherence.hpp"
 
 namespace ayatori::dsm {
 
@@ -26,6 +28,9 @@ struct State {
   ProcessState* processes[gas::kMaxProcesses] = {};
   RealEnv env;
   std::optional<Protocol> protocol;
+  // Where no process reaches another one's memory.
+  std::optional<Peers> peers;
+  std::optional<RemoteProtocol> remote;
   Hooks hooks;
   int self = 0;
   bool alone = true;
@@ -40,7 +45,7 @@ State& state() noexcept {
 
 // A fetch on its way: the thread that waits for it is suspended, its worker runs others. Owner and state of the page are
 // looked at only when it arrives (P4).
-struct Fetch {
+struct Delayed {
   std::int64_t due_ns;
   void* ticket;
   void* address;
@@ -50,7 +55,7 @@ struct Fetch {
 struct Fetches {
   std::mutex lock;
   std::condition_variable changed;
-  std::vector<Fetch> pending;  // Guarded by lock.
+  std::vector<Delayed> pending;  // Guarded by lock.
   std::atomic<std::int64_t> next_due_ns{INT64_MAX};
 };
 Fetches& fetches() {
@@ -66,7 +71,7 @@ void* pack(void* address, bool write) noexcept {
 
 void parked(void* ticket, void* argument) {
   const auto word = reinterpret_cast<std::uintptr_t>(argument);
-  Fetch f{};
+  Delayed f{};
   f.due_ns = base::real_now_ns() + state().net_delay_ns;
   f.ticket = ticket;
   f.address = reinterpret_cast<void*>(word & ~std::uintptr_t{1});  // NOLINT
@@ -87,8 +92,60 @@ bool would_fetch(PageIndex page) noexcept {
   return gas::owner_of(page) != s.self && s.protocol->state(*s.processes[s.self], page) == Protocol::kInvalid;
 }
 
+Fetcher& fetcher() {
+  static auto* f = new Fetcher;  // outlives main: its thread waits in it
+  return *f;
+}
+
+// On the fetching thread, or any native stack.
+bool resolve_apart(void* address, bool write) {
+  const PageIndex page = gas::page_of(address);
+  if (gas::owner_of(page) == gas::kNobody && !gas::learn_owner(page)) return false;
+  state().remote->fault(page, write);
+  return true;
+}
+
+// On a native stack, the thread being suspended.
+void parked_apart(void* ticket, void* argument) {
+  const auto word = reinterpret_cast<std::uintptr_t>(argument);
+  auto* const f = new Fetch;
+  f->address = reinterpret_cast<void*>(word & ~std::uintptr_t{1});  // NOLINT
+  f->write = (word & 1) != 0;
+  f->ticket = ticket;
+  fetcher().add(*f);
+}
+
+// In the fault handler.
+bool resolve_remote(void* address, bool write, void* context) {
+  State& s = state();
+  const PageIndex page = gas::page_of(address);
+  if (s.remote->fault_here(page, write)) return true;
+  const base::Waiter* waiter = base::waiter();
+  // An address that nobody ever allocated must come back here to be told of: it is resolved in place.
+  if (gas::owner_of(page) != gas::kNobody && waiter && !must_resolve_inline() && waiter->may_park(context))
+    waiter->park(context, parked_apart, pack(address, write));  // does not return
+  const std::int64_t start = base::real_now_ns();
+  const bool found = fetcher().run(address, write);
+  s.fault_ns.fetch_add(static_cast<std::uint64_t>(base::real_now_ns() - start), std::memory_order_relaxed);
+  return found;
+}
+
+// Before the run.
+bool owned_here(PageIndex page) {
+  State& s = state();
+  if (gas::owner_of(page) != s.self) return false;
+  engine().map_write(page, 1);
+  return true;
+}
+
 bool resolve(void* address, bool write, void* context) {
   State& s = state();
+  if (s.remote) return resolve_remote(address, write, context);
+  if (gas::apart()) {
+    if (owned_here(gas::page_of(address))) return true;
+    s.hooks.connect();  // main, before the run: outside the C library's heap, which never touches the space
+    return resolve_remote(address, write, context);
+  }
   if (gas::owner_of(gas::page_of(address)) == gas::kNobody) return false;
   if (s.net_delay_ns > 0 && would_fetch(gas::page_of(address))) {
     const base::Waiter* waiter = base::waiter();
@@ -173,14 +230,34 @@ const Engine& attach(int self, const Hooks& hooks, std::string* why) {
 Protocol& protocol() noexcept { return *state().protocol; }
 bool coherent_by_hardware() noexcept { return state().alone; }
 
+void attach_network(net::Transport& transport) {
+  State& s = state();
+  s.peers.emplace(transport);
+  s.remote.emplace(s.env, *s.protocol, *s.peers, s.self);
+}
+void start_network() {
+  fetcher().start(resolve_apart, [](void* ticket) { base::waiter()->wake(ticket); });
+}
+RemoteProtocol* remote() noexcept { return state().remote ? &*state().remote : nullptr; }
+
 void release(int process) {
-  if (!state().alone) state().protocol->release(process);
+  State& s = state();
+  if (s.alone) return;
+  if (s.remote)
+    s.remote->release();
+  else
+    s.protocol->release(process);
 }
 void acquire() {
-  if (!state().alone) state().protocol->acquire(state().self);
+  State& s = state();
+  if (s.alone) return;
+  if (s.remote)
+    s.remote->acquire();
+  else
+    s.protocol->acquire(s.self);
 }
 
-bool fetches_take_time() noexcept { return !state().alone && state().net_delay_ns > 0; }
+bool fetches_take_time() noexcept { return !state().alone && !state().remote && state().net_delay_ns > 0; }
 
 void poll() {
   Fetches& all = fetches();
@@ -201,7 +278,7 @@ void poll() {
       all.next_due_ns.store(next, std::memory_order_relaxed);
       return;
     }
-    const Fetch f = all.pending[found];
+    const Delayed f = all.pending[found];
     all.pending[found] = all.pending.back();
     all.pending.pop_back();
     guard.unlock();
@@ -236,7 +313,12 @@ void prefault(const void* address, std::size_t bytes, bool write) {
   if (s.alone || bytes == 0 || !gas::contains(address)) return;
   const auto last = static_cast<const std::byte*>(address) + bytes - 1;
   const PageIndex end = gas::contains(last) ? gas::page_of(last) : static_cast<PageIndex>(gas::layout().pages - 1);
-  for (PageIndex page = gas::page_of(address); page <= end; ++page) s.protocol->fault(s.self, page, write);
+  for (PageIndex page = gas::page_of(address); page <= end; ++page) {
+    if (!s.remote)
+      s.protocol->fault(s.self, page, write);
+    else if (!s.remote->fault_here(page, write))
+      fetcher().run(gas::user_view() + (std::size_t{page} << gas::kPageShift), write);
+  }
 }
 
 std::uint64_t fault_ns() noexcept { return state().fault_ns.load(std::memory_order_relaxed); }

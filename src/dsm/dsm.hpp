@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <string>
 
+#include <ayatori/net/transport.hpp>
 #include "dsm/coherence.hpp"
 #include "dsm/fault/engine.hpp"
 #include "gas/space.hpp"
@@ -52,22 +53,30 @@ struct RealEnv {
 };
 
 using Protocol = Coherence<RealEnv>;
+using RemoteProtocol = RemoteCoherence<RealEnv>;
 
 struct Hooks {
   void (*stack_overflow)(void* address, void* context) = nullptr;
   // At the start and the end of a release, under the process's lock.
   void (*releasing)(int process) = nullptr;
   void (*released)(int process) = nullptr;
+  // apart(): joins the job's network, before the run, as memory that another process holds is needed.
+  void (*connect)() = nullptr;
 };
 
 void reserve(int processes);
 // Starts the fault engine of this member. `why`: the reason of a fallback.
 const Engine& attach(int self, const Hooks& hooks, std::string* why);
 
+// Where no process reaches another one's memory (gas::apart()): after attach(), before the transport starts; and after that.
+void attach_network(net::Transport& transport);
+void start_network();
+
 Protocol& protocol() noexcept;
+RemoteProtocol* remote() noexcept;     // null where processes share memory
 bool coherent_by_hardware() noexcept;  // one process: nothing to do
 
-// release_all of any process, acquire_all of this one (thesis 6.2.2). On a native stack.
+// release_all of any process (without shared memory: of this one), acquire_all of this one (thesis 6.2.2). On a native stack.
 void release(int process);
 void acquire();
 

@@ -3,8 +3,10 @@
 #include "gas/heap.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/check.hpp"
 #include "gas/heap/arena.hpp"
@@ -23,6 +25,14 @@ struct HeapState {
 };
 constinit HeapState heap_state;
 constexpr ArenaTables& tables = arena_tables;
+
+// Where processes share no memory, process 0 knows of segments, and of an object the process in whose arena it lies.
+constexpr int kLargeProcess = 0;
+int knower_of(const void* address) noexcept {
+  const std::size_t offset = arena_offset(address);
+  return offset < tables.bytes ? static_cast<int>(offset / tables.arena_bytes) : kLargeProcess;
+}
+bool asks_elsewhere(int knower) noexcept { return apart() && knower != heap_state.self; }
 
 // ---- slow paths. Their arguments lie in the thread's cache: `function` may run on another stack.
 
@@ -61,7 +71,17 @@ void return_span_call(void* argument) { return_span(static_cast<ThreadCache*>(ar
 
 void take_large_call(void* argument) {
   SlowCall& call = static_cast<ThreadCache*>(argument)->call;
-  call.address = take_large(call.bytes, call.align, heap_state.hooks.forget_pages, call.zero);
+  if (!asks_elsewhere(kLargeProcess)) {
+    call.address = take_large(heap_state.self, call.bytes, call.align, heap_state.hooks.forget_pages, call.zero);
+    return;
+  }
+  Segment segment;
+  call.address = heap_state.hooks.take_large_elsewhere(call.bytes, call.align, &segment, &call.zero);
+  if (call.address != nullptr) heap_state.hooks.forget_pages(segment.first, segment.pages);
+}
+void size_call(void* argument) {
+  SlowCall& call = static_cast<ThreadCache*>(argument)->call;
+  call.bytes = heap_state.hooks.size_elsewhere(call.process, call.address);
 }
 void collect_large_call(void*) { collect_large(); }
 
@@ -142,6 +162,7 @@ void* hand_out(void* object, std::uint32_t size_class) noexcept {
 
 [[gnu::noinline]] void deallocate_large(void* address) noexcept {
   if (!heap_state.ready) refuse("free", address);
+  if (asks_elsewhere(kLargeProcess) && contains(address)) return free_later(address, kLargeBytes);  // checked there
   const std::size_t bytes = large_bytes(address);
   if (bytes == 0 || !retire_large(address)) refuse("free", address);
   if (!heap_state.alone) return free_later(address, bytes);
@@ -172,7 +193,18 @@ void* hand_out(void* object, std::uint32_t size_class) noexcept {
   bin.objects[bin.count++] = object;
 }
 
+// What a release hands to other processes, which share no memory with this one. Guarded by this process's lock.
+using Elsewhere = std::array<std::vector<void*>, kMaxProcesses>;
+Elsewhere& elsewhere() noexcept {
+  static auto* const objects = new Elsewhere;  // outlives main: releases go on
+  return *objects;
+}
+
 void deliver(void* object) noexcept {
+  if (const int knower = knower_of(object); asks_elsewhere(knower)) {
+    elsewhere()[static_cast<std::size_t>(knower)].push_back(object);
+    return;
+  }
   if (arena_offset(object) < tables.bytes)
     post(object);
   else
@@ -227,8 +259,10 @@ void* allocate_zeroed(std::size_t bytes) noexcept {
   }
   std::atomic<std::uint8_t>& grain = grain_of(offset);
   const std::uint32_t size_class = grain.load(std::memory_order_relaxed) - 1u;
-  if (size_class > kSpanClass || offset % kMinAlign != 0) [[unlikely]]
+  if (size_class > kSpanClass || offset % kMinAlign != 0) [[unlikely]] {
+    if (asks_elsewhere(knower_of(address)) && offset % kMinAlign == 0) return free_later(address, kMinAlign);
     refuse("free", address);
+  }
   if (reinterpret_cast<std::uintptr_t>(address) - tables.home >= tables.arena_bytes) [[unlikely]]
     return deallocate_elsewhere(address, size_class);
   grain.store(kGrainFreed, std::memory_order_relaxed);  // program order is enough to catch most double frees
@@ -243,6 +277,13 @@ void* allocate_zeroed(std::size_t bytes) noexcept {
 
 std::size_t usable_size(const void* address) noexcept {
   const std::size_t offset = arena_offset(address);
+  if (const int knower = apart() ? knower_of(address) : heap_state.self; asks_elsewhere(knower) && contains(address)) {
+    ThreadCache* const cache = current_cache();
+    cache->call.process = knower;
+    cache->call.address = const_cast<void*>(address);
+    call_native(size_call, cache);
+    return cache->call.bytes;
+  }
   if (offset < tables.bytes) {
     const std::uint32_t size_class = grain_of(offset).load(std::memory_order_relaxed) - 1u;
     if (size_class > kSpanClass || offset % kMinAlign != 0) refuse("size", address);
@@ -261,6 +302,38 @@ void deliver_pending(int p) noexcept {
   if (heap_state.alone) return;
   take_sealed(p, deliver);
   seal_pending(p);
+  if (!apart()) return;
+  for (int q = 0; q < layout().processes; ++q) {
+    std::vector<void*>& objects = elsewhere()[static_cast<std::size_t>(q)];
+    if (objects.empty()) continue;
+    heap_state.hooks.free_elsewhere(q, objects.data(), objects.size());
+    objects.clear();
+  }
+}
+
+void freed_elsewhere(void* const* objects, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    void* const object = objects[i];
+    const std::size_t offset = arena_offset(object);
+    if (offset >= tables.bytes) {
+      if (!retire_large(object)) refuse("free", object);
+      post_large(object);
+      continue;
+    }
+    std::uint8_t live = grain_of(offset).load(std::memory_order_relaxed);
+    if (live - 1u > kSpanClass || offset % kMinAlign != 0 ||
+        !grain_of(offset).compare_exchange_strong(live, kGrainPending, std::memory_order_relaxed))
+      refuse("free", object);
+    post(object);
+  }
+  if (large_posted()) collect_large();
+}
+
+void* allocate_for(int process, std::size_t bytes, std::size_t align, Segment* segment, bool* zero) noexcept {
+  // That process forgets its copies itself.
+  void* const address = take_large(process, bytes, align, [](PageIndex, std::size_t) {}, *zero);
+  if (address != nullptr) *segment = *find_segment(address);
+  return address;
 }
 
 void tidy() noexcept {

@@ -41,6 +41,13 @@ struct Hooks {
   // Calls function(argument) on the native stack of this OS thread: slow paths, which take locks, go through it.
   // `argument` does not lie in the space.
   void (*call_native)(void (*function)(void*), void* argument) = nullptr;
+
+  // Where processes share no memory (gas::apart()): what another process does, asked for on native stacks. Objects of an
+  // arena are asked of its process, segments of process 0.
+  // Delivered frees: there, freed_elsewhere() is called.
+  void (*free_elsewhere)(int process, void* const* objects, std::size_t count) = nullptr;
+  std::size_t (*size_elsewhere)(int process, const void* object) = nullptr;  // usable_size() there
+  void* (*take_large_elsewhere)(std::size_t bytes, std::size_t align, Segment* segment, bool* zero) = nullptr;
 };
 
 void reserve(int processes);  // after gas::reserve
@@ -56,6 +63,11 @@ void* allocate_zeroed(std::size_t bytes) noexcept;
 void deallocate(void* address) noexcept;
 // Bytes that may be used at `address`, at least what was asked for. Fatal error as deallocate.
 std::size_t usable_size(const void* address) noexcept;
+
+// apart(): what another process asks of this one. Native stacks. An address that is no live allocation here is fatal.
+void freed_elsewhere(void* const* objects, std::size_t count) noexcept;
+// As allocate() of 1 MiB and more for `process`: null, or the segment too.
+void* allocate_for(int process, std::size_t bytes, std::size_t align, Segment* segment, bool* zero) noexcept;
 
 // Of process p, at the start of each of its releases: what was freed so far is delivered at the end of this one.
 // Without the call it is delivered one release later.

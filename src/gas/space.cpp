@@ -33,6 +33,7 @@ struct LargeState {
 };
 constinit LargeState* large_state = nullptr;
 constinit int view_fds[kMaxProcesses] = {};
+constinit LargeHooks large_hooks;
 
 [[noreturn]] void refuse(const char* what, std::size_t bytes) {
   const bool descriptors = errno == EMFILE || errno == ENFILE;
@@ -48,11 +49,50 @@ PageIndex round_down(std::size_t pages) { return static_cast<PageIndex>(pages - 
 
 }  // namespace
 
+constinit bool detail::is_apart = false;
+void set_apart() noexcept { detail::is_apart = true; }
+void set_large_hooks(const LargeHooks& hooks) noexcept { large_hooks = hooks; }
+
+namespace {
+bool dealt_out(PageIndex page) noexcept {
+  return page >= lay.large_first && page < lay.placed_end && lay.place_pages == 0;
+}
+void note_owner(PageIndex page, int owner) noexcept {
+  tables.granule_owner[(page - lay.large_first) / kGranulePages].store(static_cast<std::uint8_t>(owner + 1),
+                                                                       std::memory_order_relaxed);  // for ever (G4)
+}
+}  // namespace
+
+bool learn_owner(PageIndex page) {
+  if (!dealt_out(page) || large_hooks.owner == nullptr) return false;
+  const int owner = large_hooks.owner(page);
+  if (owner != kNobody) note_owner(page, owner);
+  return owner != kNobody;
+}
+bool learn_own(PageIndex page) noexcept {
+  if (static_owner(page) == kNobody && dealt_out(page)) note_owner(page, lay.self);
+  return static_owner(page) == lay.self;
+}
+
 void* shared_map(std::size_t bytes, const char* what) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int flags = MAP_ANONYMOUS | MAP_NORESERVE | (apart() ? MAP_PRIVATE : MAP_SHARED);
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (p == MAP_FAILED) refuse(what, bytes);
   return p;
 }
+
+namespace {
+void make_view(int process) {
+  const Layout& l = lay;
+  const int fd = memfd_create("ayatori-space", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(l.bytes)) != 0) refuse("the memory of a process", l.bytes);
+  void* view = mmap(nullptr, l.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (view == MAP_FAILED) refuse("the system view of a process", l.bytes);
+  madvise(view, l.bytes, MADV_DONTDUMP);
+  tables.system_view[process] = static_cast<std::byte*>(view);
+  view_fds[process] = fd;
+}
+}  // namespace
 
 void reserve(int processes, const Sizes& sizes) {
   tables = {};
@@ -83,15 +123,7 @@ void reserve(int processes, const Sizes& sizes) {
     std::_Exit(125);
   }
 
-  for (int p = 0; p < processes; ++p) {
-    const int fd = memfd_create("ayatori-space", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, static_cast<off_t>(l.bytes)) != 0) refuse("the memory of a process", l.bytes);
-    void* view = mmap(nullptr, l.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (view == MAP_FAILED) refuse("the system view of a process", l.bytes);
-    madvise(view, l.bytes, MADV_DONTDUMP);
-    tables.system_view[p] = static_cast<std::byte*>(view);
-    view_fds[p] = fd;
-  }
+  for (int p = 0; p < processes && !apart(); ++p) make_view(p);
   tables.slots = static_cast<SlotEntry*>(shared_map(sizeof(SlotEntry) * l.slots, "the slot directory"));
   tables.granule_segment =
       static_cast<std::atomic<std::uint32_t>*>(shared_map(sizeof(std::uint32_t) * granules(), "the segment table"));
@@ -105,6 +137,12 @@ void reserve(int processes, const Sizes& sizes) {
 
 void attach(int self) {
   lay.self = self;
+  if (apart()) {
+    make_view(self);
+    // Who holds a slot at first is known to all (G5).
+    for (SlotIndex slot = lay.slots_per_process; slot < lay.slots; ++slot)
+      tables.slots[slot].owner.store(slot / lay.slots_per_process, std::memory_order_relaxed);
+  }
   void* want = reinterpret_cast<void*>(lay.base);
   void* got = mmap(want, lay.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
                    view_fds[self], 0);
@@ -114,7 +152,7 @@ void attach(int self) {
                  self, lay.bytes, want, std::strerror(errno));
     std::_Exit(125);
   }
-  for (int p = 0; p < lay.processes; ++p)
+  for (int p = 0; p < lay.processes && !apart(); ++p)
     if (p != self) close(view_fds[p]);
   tables.user_fd = view_fds[self];  // a forked child of the program maps it privately (dsm/fault/process.cpp)
 }
@@ -279,6 +317,7 @@ void free_segment(void* first_byte) noexcept {
 }
 
 void punch(int process, PageIndex first, std::size_t pages) noexcept {
+  if (apart() && process != lay.self) return large_hooks.punch(process, first, pages);
   madvise(page_in(process, first), pages << kPageShift, MADV_REMOVE);
 }
 

@@ -7,14 +7,16 @@
 //
 // G1. The layout is constant after reserve() and equal in all members: they are forked from one image.
 // G2. Each process backs the whole space with one sparse memfd, mapped twice: the user view at layout().base, under
-//     access control, and the system view, always read-write. Every system view is mapped in every member.
+//     access control, and the system view, always read-write. Every system view is mapped in every member; where processes
+//     are apart(), its own alone.
 // G3. The runtime touches space memory only through system views; the user view belongs to user threads.
 // G4. The owner of a heap, globals or large page is a static function of the page (its segment's distribution); the
 //     owner of a stack page is its slot's owner word, stable while the slot's lock is held.
 //     It never changes: a page that once had an owner keeps it (a granule of the placed range gets one when it is first
 //     part of a segment; the addresses of other segments are not used twice), so no process ever keeps a stale idea of it.
 // G5. The manager of a page (who keeps its directory entry) is the process that owned it first. Entries lie in memory
-//     mapped by all, so on one machine the manager need not be asked.
+//     mapped by all, so on one machine the manager need not be asked; where processes are apart(), each has its own idea of
+//     them, which may be old (dsm/peers.hpp R1).
 #pragma once
 
 #include <atomic>
@@ -56,6 +58,7 @@ struct Layout {
 struct SlotEntry {
   base::SharedLock lock;
   std::atomic<std::uint32_t> owner{0};  // Guarded by lock; a hint without it.
+  std::uint32_t moves = 0;              // Guarded by lock. apart(): how often the slot had changed hands by then.
 };
 
 // kPlaced: the reusable range for large heap objects: one block a process, or blocks of Sizes::place_bytes, cyclic over
@@ -91,6 +94,14 @@ struct Sizes {
   std::size_t stack_bytes;  // of one thread's slot, guard included; a power of two
   std::size_t place_bytes;  // distribution block of placed segments; 0: one a process
 };
+
+// Processes that do not reach each other's memory: what is shared otherwise is then each process's own, and layers above ask
+// the process that holds it. Before reserve().
+void set_apart() noexcept;
+namespace detail {
+extern constinit bool is_apart;  // constant after reserve()
+}
+inline bool apart() noexcept { return detail::is_apart; }
 
 // Maps everything; ends the process with status 125 and a clear message when the machine refuses. Once.
 void reserve(int processes, const Sizes& sizes);
@@ -149,7 +160,20 @@ void punch(int process, PageIndex first, std::size_t pages) noexcept;
 // system cannot (Linux before 5.14), they get it one by one.
 void populate(int process, PageIndex first, std::size_t pages) noexcept;
 
-// Memory shared by all members, mapped before the fork, zeroed, lazily backed. Ends the process when refused.
+// apart(): asks, by a function that was set once, who owns a page of the large range that is not known here, and remembers
+// it. False: nobody. Native stacks.
+bool learn_owner(PageIndex page);
+// A peer that knows says that this process owns the page. False: it cannot be so.
+bool learn_own(PageIndex page) noexcept;
+// apart(): what process 0 knows of the large range, which it deals out, and the others ask it for.
+struct LargeHooks {
+  int (*owner)(PageIndex page) = nullptr;                                    // of process 0: static_owner() there
+  void (*punch)(int process, PageIndex first, std::size_t pages) = nullptr;  // done when it returns
+};
+void set_large_hooks(const LargeHooks& hooks) noexcept;
+
+// Memory shared by all members, or (apart()) of each its own, at the same address; mapped before the fork, zeroed, lazily
+// backed. Ends the process when refused.
 void* shared_map(std::size_t bytes, const char* what);
 
 }  // namespace ayatori::gas

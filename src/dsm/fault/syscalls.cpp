@@ -349,6 +349,8 @@ std::size_t usable(long address, std::size_t bytes) {
     const auto* here = as_pointer<const std::byte>(address + static_cast<long>(at));
     if (!gas::contains(here) || guard_hook(here)) return at;
     const gas::PageIndex page = gas::page_of(here);
+    // Unknown here is not unknown everywhere.
+    if (gas::apart() && gas::owner_of(page) == gas::kNobody && prefault_hook) prefault_hook(here, 1, false);
     if (gas::owner_of(page) == gas::kNobody) return at;
     at += gas::owner_run(page) * gas::kPageBytes - (gas::offset_of(here) & (gas::kPageBytes - 1));
   }

@@ -22,6 +22,7 @@ struct SlowCall {
   std::size_t bytes, align;
   void* address;
   bool zero;
+  int process;
 };
 
 struct ThreadCache {

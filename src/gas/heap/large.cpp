@@ -123,8 +123,8 @@ bool drop_kept() noexcept {
   return count > 0;
 }
 
-std::byte* new_segment(std::size_t bytes) noexcept {
-  return static_cast<std::byte*>(allocate_segment(bytes, Distribution::kPlaced, 0, layout().self));
+std::byte* new_segment(int process, std::size_t bytes) noexcept {
+  return static_cast<std::byte*>(allocate_segment(bytes, Distribution::kPlaced, 0, process));
 }
 
 }  // namespace
@@ -136,15 +136,15 @@ void reserve_large(int processes) {
   large.processes = processes;
 }
 
-void* take_large(std::size_t bytes, std::size_t align, void (*forget)(PageIndex first, std::size_t pages),
+void* take_large(int process, std::size_t bytes, std::size_t align, void (*forget)(PageIndex first, std::size_t pages),
                  bool& zero) noexcept {
   if (large_posted()) collect_large();
   const std::size_t extra = align > kGranuleBytes ? align : 0;  // segments are aligned to granules
   if (bytes > layout().bytes || extra > layout().bytes) return nullptr;
   std::byte* first = extra == 0 ? take_kept((bytes + kGranuleBytes - 1) / kGranuleBytes) : nullptr;
   const bool kept = first != nullptr;
-  if (!kept) first = new_segment(bytes + extra);
-  if (first == nullptr && drop_kept()) first = new_segment(bytes + extra);
+  if (!kept) first = new_segment(process, bytes + extra);
+  if (first == nullptr && drop_kept()) first = new_segment(process, bytes + extra);
   if (first == nullptr) return nullptr;
   const Segment& segment = *find_segment(first);
   const std::size_t granule = granule_of(segment.first);

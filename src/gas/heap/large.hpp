@@ -16,8 +16,8 @@
 namespace ayatori::gas::heap {
 
 void reserve_large(int processes);
-// `zero`: does the memory surely read as zero? `forget`: drops this process's copies of pages, may be null.
-void* take_large(std::size_t bytes, std::size_t align, void (*forget)(PageIndex first, std::size_t pages),
+// For `process`. `zero`: does the memory surely read as zero? `forget`: drops the copies of pages that process has, may be null.
+void* take_large(int process, std::size_t bytes, std::size_t align, void (*forget)(PageIndex first, std::size_t pages),
                  bool& zero) noexcept;
 // Bytes of the segment from `address` on; 0: not the address of a live allocation. Any stack.
 std::size_t large_bytes(const void* address) noexcept;
