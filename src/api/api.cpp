@@ -13,6 +13,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "net/bootstrap/surroundings.hpp"
 #include "tasks/atomics.hpp"
+#include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
 #include "ult/current.hpp"
@@ -74,6 +75,7 @@ stats snapshot() noexcept {
     s.invalidations = c.invalidations;
     s.releases = c.releases;
     s.acquires = c.acquires;
+    s.messages_sent = tasks::remote::messages_sent();
   }
   return s;
 }
@@ -201,7 +203,9 @@ void detach_thread(Descriptor* d) noexcept {
   if (!ult::detach(d) && d->error) terminate_with(take_error(d));
 }
 
-std::uint64_t thread_number(const Descriptor* d) noexcept { return ult::number_of(d); }
+std::uint64_t thread_number(const Descriptor* d) noexcept {
+  return gas::apart() ? tasks::remote::facts_of(d).number : ult::number_of(d);
+}
 std::uint64_t current_thread_number() noexcept {
   return ult::on_user_thread() ? ult::number_of(ult::current_worker()->current) : 0;
 }

@@ -28,7 +28,7 @@ Handle create_object(Kind kind, std::uint32_t type, std::uint32_t value) noexcep
   } catch (const std::exception&) {
     return 0;
   }
-  sync::extra(h).type = type;
+  sync::set_type(h, type);
   return h;
 }
 
@@ -73,7 +73,7 @@ Handle find_object(std::uint64_t* word, Kind kind, Reach reach) noexcept {
 
 Handle ensure_object(std::uint64_t* word, Kind kind, std::uint32_t type, Reach reach) noexcept {
   const bool in_space = gas::contains(word);
-  const auto fits = [&](Handle h) { return sync::alive(h, kind) && (!in_space || sync::extra(h).type == type); };
+  const auto fits = [&](Handle h) { return sync::alive(h, kind) && (!in_space || sync::type_of(h) == type); };
   if (const Handle h = load(word); h != 0 && sync::alive(h, kind)) return h;
   Handle before = 0;
   if (reach == Reach::kJob || in_space) {

@@ -75,18 +75,20 @@ Handle mutex_of(ayatori_mutex_t* m) noexcept {
 int error_of(const ayatori_mutex_t* m) noexcept { return m->type == kDestroyed ? EINVAL : EAGAIN; }
 
 // What a lock function returns without locking; -1: it has to lock.
-int relock(sync::Extra& e, int if_checked) noexcept {
-  if (e.type == AYATORI_MUTEX_NORMAL || e.owner.load(std::memory_order_relaxed) != own_number()) return -1;
-  if (e.type == AYATORI_MUTEX_ERRORCHECK) return if_checked;
-  if (e.depth == std::numeric_limits<std::uint32_t>::max()) return EAGAIN;
-  ++e.depth;
+int relock(Handle h, int if_checked) noexcept {
+  const std::uint32_t type = sync::type_of(h);
+  if (type == AYATORI_MUTEX_NORMAL) return -1;
+  sync::Holding now = sync::holding(h);
+  if (now.owner != own_number()) return -1;
+  if (type == AYATORI_MUTEX_ERRORCHECK) return if_checked;
+  if (now.depth == std::numeric_limits<std::uint32_t>::max()) return EAGAIN;
+  ++now.depth;
+  sync::set_holding(h, now);
   return 0;
 }
 
-void own(sync::Extra& e, std::uint32_t depth) noexcept {
-  if (e.type == AYATORI_MUTEX_NORMAL) return;
-  e.depth = depth;
-  e.owner.store(own_number(), std::memory_order_relaxed);
+void own(Handle h, std::uint32_t depth) noexcept {
+  if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) sync::set_holding(h, {own_number(), depth});
 }
 
 int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until) noexcept {
@@ -98,17 +100,17 @@ int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until) no
   std::int64_t deadline = std::numeric_limits<std::int64_t>::max();
   if (until) {
     if (!valid(until)) return EINVAL;
-    deadline = deadline_of(*until, static_cast<clockid_t>(sync::extra(c).type));
+    deadline = deadline_of(*until, static_cast<clockid_t>(sync::type_of(c)));
   }
-  sync::Extra& e = sync::extra(m);
   std::uint32_t depth = 0;
-  if (e.type != AYATORI_MUTEX_NORMAL) {
-    if (e.owner.load(std::memory_order_relaxed) != own_number()) return EPERM;
-    depth = e.depth;
-    e.owner.store(0, std::memory_order_relaxed);
+  if (sync::type_of(m) != AYATORI_MUTEX_NORMAL) {
+    const sync::Holding now = sync::holding(m);
+    if (now.owner != own_number()) return EPERM;
+    depth = now.depth;
+    sync::set_holding(m, {0, 0});
   }
   const bool in_time = sync::condition_wait(c, m, deadline);
-  own(e, depth);
+  own(m, depth);
   return in_time ? 0 : ETIMEDOUT;
 }
 
@@ -182,44 +184,43 @@ int ayatori_mutex_destroy(ayatori_mutex_t* mutex) {
 int ayatori_mutex_lock(ayatori_mutex_t* mutex) {
   const Handle h = mutex_of(mutex);
   if (h == 0) return error_of(mutex);
-  sync::Extra& e = sync::extra(h);
-  if (const int done = relock(e, EDEADLK); done >= 0) return done;
+  if (const int done = relock(h, EDEADLK); done >= 0) return done;
   sync::mutex_lock(h);
-  own(e, 1);
+  own(h, 1);
   return 0;
 }
 
 int ayatori_mutex_trylock(ayatori_mutex_t* mutex) {
   const Handle h = mutex_of(mutex);
   if (h == 0) return error_of(mutex);
-  sync::Extra& e = sync::extra(h);
-  if (const int done = relock(e, EBUSY); done >= 0) return done;
+  if (const int done = relock(h, EBUSY); done >= 0) return done;
   if (!sync::mutex_try_lock(h)) return EBUSY;
-  own(e, 1);
+  own(h, 1);
   return 0;
 }
 
 int ayatori_mutex_timedlock(ayatori_mutex_t* mutex, const struct timespec* until) {
   const Handle h = mutex_of(mutex);
   if (h == 0) return error_of(mutex);
-  sync::Extra& e = sync::extra(h);
-  if (const int done = relock(e, EDEADLK); done >= 0) return done;
+  if (const int done = relock(h, EDEADLK); done >= 0) return done;
   if (!sync::mutex_try_lock(h)) {  // the time is looked at only where the lock must be waited for
     if (!valid(until)) return EINVAL;
     if (!sync::mutex_lock_until(h, deadline_of(*until, CLOCK_REALTIME))) return ETIMEDOUT;
   }
-  own(e, 1);
+  own(h, 1);
   return 0;
 }
 
 int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
   const Handle h = find_object(&mutex->handle, Kind::kMutex);
   if (h == 0) return mutex->type == kDestroyed ? EINVAL : EPERM;
-  sync::Extra& e = sync::extra(h);
-  if (e.type != AYATORI_MUTEX_NORMAL) {
-    if (e.owner.load(std::memory_order_relaxed) != own_number()) return EPERM;
-    if (--e.depth != 0) return 0;
-    e.owner.store(0, std::memory_order_relaxed);
+  if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) {
+    sync::Holding now = sync::holding(h);
+    if (now.owner != own_number()) return EPERM;
+    --now.depth;
+    if (now.depth == 0) now.owner = 0;
+    sync::set_holding(h, now);
+    if (now.depth != 0) return 0;
   }
   sync::mutex_unlock(h);
   return 0;

@@ -19,6 +19,7 @@
 #include "dsm/dsm.hpp"
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/current.hpp"
 #include "ult/fast.hpp"
@@ -68,6 +69,12 @@ std::uint64_t sum(std::uint64_t ult::WorkerCounters::* counter) noexcept {
 
 // Ended are counted first: only threads that live begin others, so equal sums mean that none lived in between.
 bool all_ended() noexcept {
+  if (ayt::gas::apart()) {
+    std::uint64_t ended = 0, begun = 0;
+    for (int p = 0; p < ayt::tasks::processes(); ++p) ended += ayt::tasks::remote::c_threads(p).ended;
+    for (int p = 0; p < ayt::tasks::processes(); ++p) begun += ayt::tasks::remote::c_threads(p).begun;
+    return begun == ended;
+  }
   const std::uint64_t ended = sum(&ult::WorkerCounters::c_ended);
   return sum(&ult::WorkerCounters::c_begun) == ended;
 }
@@ -112,12 +119,17 @@ void swallowed(_Unwind_Reason_Code, _Unwind_Exception*) {
 
 // ------------------------------------------------------------------------------------------------ numbers
 
-// Null: names no thread (C1).
+// Null: can name no thread.
 Descriptor* thread_of(ayatori_thread_t number) noexcept {
   const auto slot = static_cast<std::uint32_t>(number) - 1;
   if (slot >= ult::config().thread_count) return nullptr;
-  Descriptor* d = &ult::config().threads[slot];
-  return ult::number_of(d) == number ? d : nullptr;
+  return &ult::config().threads[slot];
+}
+
+// Of a thread, wherever it is held.
+ayt::tasks::remote::ThreadFacts facts_of(const Descriptor* d) noexcept {
+  if (ayt::gas::apart()) return ayt::tasks::remote::facts_of(d);
+  return {ult::number_of(d), d->invoke, d->join.load(), d->root};
 }
 
 // Why the thread can be neither joined nor detached, or 0.
@@ -125,16 +137,17 @@ int refuse(ayatori_thread_t number, Descriptor** thread) noexcept {
   if (!ult::on_user_thread()) return EPERM;
   Descriptor* d = thread_of(number);
   if (!d) return ESRCH;
-  if (d->invoke != &bottom_of_thread && !d->root) return EINVAL;
-  const std::uint64_t word = d->join.load();
-  if (word != JoinWord::kRunning && !JoinWord::is_done(word)) return EINVAL;  // detached, or somebody waits
+  const auto facts = facts_of(d);
+  if (facts.number != number) return ESRCH;
+  if (facts.invoke != &bottom_of_thread && !facts.root) return EINVAL;
+  if (facts.join != JoinWord::kRunning && !JoinWord::is_done(facts.join)) return EINVAL;  // detached, or somebody waits
   *thread = d;
   return 0;
 }
 
 // Is `d` the caller, or does it wait for the caller's end?
 bool waits_for_caller(const Descriptor* d) noexcept {
-  return d == current() || current()->join.load() == reinterpret_cast<std::uint64_t>(d);
+  return d == current() || ayt::tasks::remote::is_waiter(d, current());
 }
 
 std::size_t largest_stack_bytes() noexcept {

@@ -20,7 +20,9 @@
 #include "gas/heap.hpp"
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "net/job_network.hpp"
 #include "net/open/prepare.hpp"
+#include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
 #include "ult/fiber.hpp"
@@ -71,7 +73,7 @@ void forget_pages(gas::PageIndex first, std::size_t pages) {
   tasks::call_native(
       [](void* r) {
         const Range& x = *static_cast<Range*>(r);
-        dsm::protocol().forget_range(tasks::self(), x.first, x.pages);
+        dsm::protocol().forget_range(tasks::self(), x.first, x.pages);  // concerns this process alone
       },
       &range);
 }
@@ -94,6 +96,17 @@ __attribute__((constructor(101))) void start() {
   sizes.space_bytes = base::knob_size("AYATORI_SPACE_SIZE");
   sizes.stack_bytes = base::knob_size("AYATORI_STACK_SIZE");
   sizes.place_bytes = base::knob_size("AYATORI_PLACE_BLOCK");
+  if (const auto transport = base::knob_string("AYATORI_TRANSPORT");
+      processes > 1 && transport != "auto" && transport != "shm") {
+    if (const base::Status status = net::reserve_job_network(transport, processes); !status.ok())
+      base::exit_start_failure(status);
+    if (base::knob_bool("AYATORI_CHECK"))
+      base::exit_start_failure(base::error_status(base::Code::kInvalid,
+                                                  "--check compares what processes of one machine share, and "
+                                                  "AYATORI_TRANSPORT={} shares nothing: leave one of them out",
+                                                  transport));
+    gas::set_apart();
+  }
   gas::reserve(processes, sizes);
   ult::fiber::share_shadow(reinterpret_cast<std::byte*>(sizes.base), sizes.space_bytes);
   gas::heap::reserve(processes);
@@ -110,12 +123,17 @@ __attribute__((constructor(101))) void start() {
   hooks.stack_overflow = stack_overflow;
   hooks.releasing = gas::heap::begin_release;
   hooks.released = gas::heap::deliver_pending;
+  hooks.connect = tasks::remote::connect;
   dsm::attach(job.process_id, hooks, &started().engine_reason);
   gas::heap::attach(job.process_id);
   gas::heap::Hooks heap_hooks;
   heap_hooks.request_release = [] { tasks::call_native([](void*) { dsm::release(tasks::self()); }, nullptr); };
   heap_hooks.forget_pages = forget_pages;
   heap_hooks.call_native = tasks::call_native;
+  if (gas::apart()) {
+    tasks::remote::attach();
+    tasks::remote::set_heap_hooks(heap_hooks);
+  }
   gas::heap::set_hooks(heap_hooks);
   int workers = job.workers > 0 ? job.workers : static_cast<int>(base::knob_int("AYATORI_WORKERS"));
   if (workers == 0) workers = default_workers(processes);

@@ -51,11 +51,13 @@ bool is_static(const void* address) noexcept {
 }
 
 sync::Handle find(const void* address) noexcept {
+  if (sync::table_is_away()) return sync::ask_table(sync::Ask::kFindAddress, address, 0, 0);
   const Entry* e = entry_of(address, false);
   return e ? e->handle.load(std::memory_order_acquire) : 0;  // pairs with the exchange in replace()
 }
 
 sync::Handle replace(const void* address, sync::Handle before, sync::Handle handle) noexcept {
+  if (sync::table_is_away()) return sync::ask_table(sync::Ask::kReplaceAddress, address, before, handle);
   Entry* e = entry_of(address, true);
   if (!e) return 0;
   // acq_rel: publishes the new object, or sees the other one's
@@ -63,6 +65,7 @@ sync::Handle replace(const void* address, sync::Handle before, sync::Handle hand
 }
 
 sync::Handle erase(const void* address) noexcept {
+  if (sync::table_is_away()) return sync::ask_table(sync::Ask::kEraseAddress, address, 0, 0);
   Entry* e = entry_of(address, false);
   return e && e->handle.load(std::memory_order_relaxed) != 0 ? e->handle.exchange(0, std::memory_order_acq_rel) : 0;
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/atomics.hpp"
 
+#include <algorithm>
 #include <cstring>
 
+#include "dsm/remote_coherence.hpp"
+#include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/current.hpp"
 
@@ -10,30 +13,14 @@ namespace ayatori::tasks {
 
 namespace {
 
-template <class T>
-std::uint64_t apply(void* at, AtomicOp op, std::uint64_t operand64, std::uint64_t expected64) noexcept {
-  std::atomic_ref<T> word(*static_cast<T*>(at));
-  const T operand = static_cast<T>(operand64);
-  switch (op) {
-    case AtomicOp::kLoad: return word.load();
-    case AtomicOp::kStore:
-    case AtomicOp::kExchange: return word.exchange(operand);
-    case AtomicOp::kAdd: return word.fetch_add(operand);
-    case AtomicOp::kAnd: return word.fetch_and(operand);
-    case AtomicOp::kOr: return word.fetch_or(operand);
-    case AtomicOp::kXor: return word.fetch_xor(operand);
-    case AtomicOp::kCompareExchange: {
-      T expected = static_cast<T>(expected64);
-      word.compare_exchange_strong(expected, operand);
-      return expected;
-    }
-  }
-  return 0;
-}
-
-std::uint64_t apply_bytes(void* at, std::size_t bytes, AtomicOp op, std::uint64_t operand,
-                          std::uint64_t expected) noexcept {
-  return bytes == 8 ? apply<std::uint64_t>(at, op, operand, expected) : apply<std::uint32_t>(at, op, operand, expected);
+dsm::WordOperation operation(const void* address, std::size_t bytes, AtomicOp op, std::uint64_t operand,
+                             std::uint64_t expected) noexcept {
+  return {gas::page_of(address),
+          static_cast<std::uint32_t>(gas::offset_of(address) % gas::kPageBytes),
+          static_cast<std::uint32_t>(bytes),
+          op,
+          operand,
+          expected};
 }
 
 struct Call {
@@ -55,21 +42,34 @@ bool acquires(std::memory_order o) {
          o == std::memory_order_seq_cst;
 }
 
+// Where processes share no memory.
+void execute_apart(Call& c) {
+  const dsm::WordOperation o = operation(c.address, c.bytes, c.op, c.operand, c.expected);
+  if (!remote::connected() && gas::owner_of(o.page) == self()) {  // a global of process 0, before the run
+    c.result = dsm::operate(gas::page_in(self(), o.page) + o.offset, o);
+    return;
+  }
+  remote::connect();
+  if (c.release) dsm::remote()->release();
+  c.result = dsm::remote()->at_owner(o);
+  if (c.construct || c.destroy) dsm::remote()->patch(o.page, o.offset, c.construct ? &c.operand : &c.result, c.bytes);
+  if (c.acquire) dsm::remote()->acquire();
+}
+
 void execute(void* argument) {
   Call& c = *static_cast<Call*>(argument);
-  const gas::PageIndex page = gas::page_of(c.address);
-  const std::size_t offset = gas::offset_of(c.address) % gas::kPageBytes;
+  if (gas::apart()) return execute_apart(c);
+  const dsm::WordOperation o = operation(c.address, c.bytes, c.op, c.operand, c.expected);
   if (c.construct) {
-    dsm::protocol().write_through(self(), page, offset, &c.operand, c.bytes);
+    dsm::protocol().write_through(self(), o.page, o.offset, &c.operand, c.bytes);
     return;
   }
   if (c.destroy) {
-    dsm::protocol().write_back(self(), page, offset, c.bytes);
+    dsm::protocol().write_back(self(), o.page, o.offset, c.bytes);
     return;
   }
   if (c.release) dsm::release(self());
-  c.result = dsm::protocol().at_owner(
-      page, offset, [&](std::byte* at) { return apply_bytes(at, c.bytes, c.op, c.operand, c.expected); });
+  c.result = dsm::protocol().at_owner(o.page, o.offset, [&](std::byte* at) { return dsm::operate(at, o); });
   if (c.acquire) dsm::acquire();
 }
 
@@ -77,15 +77,14 @@ void execute(void* argument) {
 
 std::uint64_t atomic_apply(void* address, std::size_t bytes, AtomicOp op, std::uint64_t operand, std::uint64_t expected,
                            std::memory_order order) noexcept {
-  if (processes() == 1 || !gas::contains(address)) return apply_bytes(address, bytes, op, operand, expected);
+  const dsm::WordOperation o = operation(address, bytes, op, operand, expected);
+  if (processes() == 1 || !gas::contains(address)) return dsm::operate(static_cast<std::byte*>(address), o);
   const bool release = op != AtomicOp::kLoad && releases(order);
   const bool acquire = op != AtomicOp::kStore && acquires(order);
-  const gas::PageIndex page = gas::page_of(address);
-  if (!release && !acquire && !gas::is_stack(page)) {
+  if (!release && !acquire && !gas::is_stack(o.page)) {
     // The owner of a heap page never changes: no lock, no change of stack.
-    std::byte* at =
-        gas::page_in(std::max(gas::static_owner(page), 0), page) + gas::offset_of(address) % gas::kPageBytes;
-    return apply_bytes(at, bytes, op, operand, expected);
+    const int owner = std::max(gas::static_owner(o.page), 0);
+    if (owner == self() || !gas::apart()) return dsm::operate(gas::page_in(owner, o.page) + o.offset, o);
   }
   Call& c = slot();
   c = {address, bytes, op, operand, expected, 0, false, false, release, acquire};

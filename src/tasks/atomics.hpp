@@ -11,9 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dsm/words.hpp"
+
 namespace ayatori::tasks {
 
-enum class AtomicOp { kLoad, kStore, kExchange, kAdd, kAnd, kOr, kXor, kCompareExchange };
+using AtomicOp = dsm::WordOp;
 
 std::uint64_t atomic_apply(void* address, std::size_t bytes, AtomicOp op, std::uint64_t operand, std::uint64_t expected,
                            std::memory_order order) noexcept;

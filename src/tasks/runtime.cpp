@@ -22,6 +22,7 @@
 #include "net/bootstrap/barrier.hpp"
 #include "net/bootstrap/bootstrap.hpp"
 #include "tasks/dump.hpp"
+#include "tasks/remote.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
 #include "ult/park.hpp"
@@ -61,7 +62,8 @@ State& state() noexcept {
 }
 
 int home_of(const Descriptor* d) {
-  return static_cast<int>(gas::slot_entry(d->slot).owner.load(std::memory_order_acquire));  // R2
+  const auto slot = static_cast<gas::SlotIndex>(d - state().threads);                    // d->slot may be unknown here
+  return static_cast<int>(gas::slot_entry(slot).owner.load(std::memory_order_acquire));  // R2
 }
 
 void* writable(void* stack_address) { return gas::system_view(state().self) + gas::offset_of(stack_address); }
@@ -130,8 +132,7 @@ Descriptor* fresh_threads(int process, std::uint32_t count) {
     gas::slot_entry(slot).owner.store(static_cast<std::uint32_t>(process), std::memory_order_release);
     Descriptor* d = &s.threads[slot];
     d->slot = slot;
-    // Stacks begin at different offsets of their pages, or all would share the same cache sets.
-    d->stack_top = ult::stack_top(d) - (slot % 8) * 256;
+    d->stack_top = fresh_stack_top(slot);
     d->next = list;
     list = d;
   }
@@ -179,8 +180,10 @@ void take_over(const Descriptor* d, int from) {
 Descriptor* more_threads(std::uint32_t count) {
   State& s = state();
   Descriptor* list = fresh_threads(s.self, count);
+  for (int step = 1; remote::active() && step < s.processes && !list; ++step)
+    list = remote::spare_threads((s.self + step) % s.processes, count);
   for (const auto find : {spare_threads, fresh_threads})
-    for (int step = 1; step < s.processes && !list; ++step) {
+    for (int step = 1; !remote::active() && step < s.processes && !list; ++step) {
       const int other = (s.self + step) % s.processes;
       list = find(other, count);
       for (Descriptor* d = list; d; d = d->next) take_over(d, other);
@@ -190,15 +193,24 @@ Descriptor* more_threads(std::uint32_t count) {
   return list;
 }
 
+// Process p is told that the job has finished; its queues are mapped here.
+void wake_all_of(int p) {
+  ProcessQueues& q = *state().queues[p];
+  // Who forks and joins without end comes to its native stack, and sees the end there (T4).
+  for (int i = 0; i < q.workers; ++i) q.worker[i].keep.store(0, std::memory_order_relaxed);
+  q.doorbell.fetch_add(1, std::memory_order_release);
+  base::futex_wake(q.doorbell, base::kAllWaiters);
+}
+
 void root_ended() {
   State& s = state();
-  s.shared->finished.store(1, std::memory_order_seq_cst);
-  for (int p = 0; p < s.processes; ++p) {
-    // Who forks and joins without end comes to its native stack, and sees the end there (T4).
-    for (int i = 0; i < s.queues[p]->workers; ++i) s.queues[p]->worker[i].keep.store(0, std::memory_order_relaxed);
-    s.queues[p]->doorbell.fetch_add(1, std::memory_order_release);
-    base::futex_wake(s.queues[p]->doorbell, base::kAllWaiters);
+  if (remote::active()) {
+    remote::tell_finished();
+    finish_here();
+    return;
   }
+  s.shared->finished.store(1, std::memory_order_seq_cst);
+  for (int p = 0; p < s.processes; ++p) wake_all_of(p);
 }
 
 void root_main(void* object) {
@@ -232,6 +244,7 @@ void watch_end(pthread_t) {
       std::fflush(nullptr);
       boot::barrier_wait(*boot::job().control, kLeaveNs);  // the others wait in it
       boot::set_phase(boot::Phase::kFinished);
+      remote::mark_left();
       _exit(status & 0xff);
     }
     const timespec nap{0, 2'000'000};
@@ -257,10 +270,26 @@ void pin_worker(int number) {
 
 }  // namespace
 
+std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept {
+  // Stacks begin at different offsets of their pages, or all would share the same cache sets.
+  return gas::user_view() + (std::size_t{slot} + 1) * (gas::layout().slot_pages << gas::kPageShift) - (slot % 8) * 256;
+}
+
+Descriptor* own_spare_threads(std::uint32_t count) {
+  Descriptor* const list = spare_threads(state().self, count);
+  return list ? list : fresh_threads(state().self, count);
+}
+
+void finish_here() noexcept {
+  state().shared->finished.store(1, std::memory_order_seq_cst);
+  wake_all_of(state().self);
+}
+
 RealFences& fences() noexcept { return *state().fences; }
 int self() noexcept { return state().self; }
 int processes() noexcept { return state().processes; }
 int workers() noexcept { return state().workers; }
+bool finished() noexcept { return state().shared->finished.load(std::memory_order_acquire) != 0; }
 bool running() noexcept { return state().running.load(std::memory_order_relaxed); }
 
 void reserve(int processes) {
@@ -292,11 +321,13 @@ void attach(int self, int workers) {
     q.worker[i].deque.init(s.rings[self] + static_cast<std::uint64_t>(i) * s.ring_capacity, s.ring_capacity);
     q.worker[i].keep.store(keep, std::memory_order_relaxed);  // before others know of the worker
   }
-  if (s.processes > 1) s.fences.emplace(*new dsm::RealEnv, dsm::protocol());
+  const bool apart = gas::apart();
+  if (s.processes > 1 && !apart) s.fences.emplace(*new dsm::RealEnv, dsm::protocol());
   ult::Config c;
   c.process = self;
   c.processes = s.processes;
   c.workers = workers;
+  c.apart = apart;
   c.queues = s.queues;
   c.threads = s.threads;
   c.thread_count = gas::layout().slots;
@@ -308,7 +339,7 @@ void attach(int self, int workers) {
   c.hooks.bring_placed = bring_placed;
   c.hooks.acquire = [] { dsm::acquire(); };
   c.hooks.release = [] { dsm::release(state().self); };
-  if (s.processes > 1) c.hooks.tick = [] { return state().fences->tick(); };
+  if (s.processes > 1) c.hooks.tick = [] { return dsm::protocol().tick(); };
   c.hooks.pass_from = [](int from, std::uint64_t ended) { state().fences->pass(from, state().self, ended); };
   c.hooks.home = home_of;
   c.hooks.more_threads = more_threads;
@@ -317,6 +348,7 @@ void attach(int self, int workers) {
   if (s.processes > 1) c.hooks.user_mode = dsm::set_syscall_catching;
   if (dsm::fetches_take_time()) c.hooks.poll = dsm::poll;
   c.hooks.tidy = gas::heap::tidy;
+  if (apart) remote::set_hooks(c.hooks);
   ult::configure(c);
   ult::park::start(dsm::signal_restorer());
   q.workers = workers;  // read by thieves after the start barrier of run()
@@ -326,6 +358,9 @@ int run(const Root& root) {
   State& s = state();
   AYT_CHECK(!s.running.exchange(true), "ayatori::run was called twice");
   s.root = root;
+  // Not before: what the program's initialisers and main took of the C library's heap lies at the same addresses in all
+  // members, as long as none of them has done something else before.
+  if (gas::apart()) remote::connect();
   dump::start();
   boot::set_phase(boot::Phase::kRunning);
   boot::JobControl& control = *boot::job().control;

@@ -40,12 +40,19 @@ struct Root {
 };
 int run(const Root& root);
 bool running() noexcept;
+bool finished() noexcept;  // the first thread has ended, as far as this process knows
 
 struct StatsRow {
   std::uint64_t threads_forked, steals_local, steals_remote, joins_remote;
   std::uint64_t compute_ns, idle_ns, steal_ns;
 };
 StatsRow worker_stats() noexcept;  // sums over this process's workers
+
+// For remote.hpp: where the objects of a slot's thread end; free stacks of this process, linked through next; the job's end
+// as this process sees it.
+std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept;
+ult::Descriptor* own_spare_threads(std::uint32_t count);
+void finish_here() noexcept;
 
 // Runs f(argument) on the native stack when on a user-level thread, at once elsewhere.
 void call_native(void (*f)(void*), void* argument);

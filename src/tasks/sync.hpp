@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutex, condition variable, barrier and semaphore between threads of different processes. Their state lies in memory mapped by
-// all, outside coherence; the object in the user's memory is a handle that never changes.
+// Mutex, condition variable, barrier and semaphore between threads of different processes. Their state lies outside coherence,
+// in memory mapped by all, or (gas::apart()) at the process that made them, which the others ask (Ask); the object in the user's
+// memory is a handle that never changes.
 //
 // Who calls it: user-level threads (the thread is suspended, not the worker) and OS threads of the program (they block).
 // Y1. The guard of an object is held on native stacks only, and nothing else is locked under it but a queue or the timers.
 // Y2. What the last holder wrote is visible to the next: when they are in different processes, the taker runs the
-//     giver's release and then acquires (Fences::pass); a resumed waiter acquires on its own process.
+//     giver's release and then acquires (Fences::pass); a resumed waiter acquires on its own process. Without shared memory
+//     the giver has released before it asks.
 // Y3. A lock without waiters changes hands inside a process by one compare-and-swap.
 // Y4. Unlock with waiters hands the lock over, first come first served.
 // Y5. Every wait that a timer may end has a number of its own: a timer that outlived its wait finds another number.
@@ -18,6 +20,7 @@
 #include <cstdint>
 
 #include "tasks/unwind.hpp"
+#include "ult/thread.hpp"
 
 namespace ayatori::tasks::sync {
 
@@ -68,12 +71,65 @@ bool alive(Handle, Kind) noexcept;
 bool busy(
     Handle) noexcept;  // a mutex is locked, somebody waits for the object; a hint unless the caller excludes others
 // What the C interface keeps beside an object, as it must be the same on every process.
-struct Extra {
-  std::uint32_t type;                // of a mutex, clock of a condition variable, threads of a barrier. Constant.
-  std::uint32_t depth;               // of a recursive mutex. Its holder only.
-  std::atomic<std::uint64_t> owner;  // number of a mutex's holder; its holder writes it, others compare with their own
+// Type of a mutex, clock of a condition variable, threads of a barrier; set before others know of the object.
+std::uint32_t type_of(Handle) noexcept;
+void set_type(Handle, std::uint32_t type) noexcept;
+struct Holding {
+  std::uint64_t owner;  // number of a mutex's holder; its holder writes it, others compare it with their own
+  std::uint32_t depth;  // of a recursive mutex. Its holder only.
 };
-Extra& extra(Handle) noexcept;
+Holding holding(Handle) noexcept;
+void set_holding(Handle, const Holding&) noexcept;
+
+// What a process asks of the one that holds an object, for a thread of its own that waits for the answer (a wake-up) or,
+// where `waiter.process` is -1, for nobody. Plain data.
+enum class Ask : std::uint32_t {
+  kLock,     // deadline; timed_out: told again when it has the lock (it was a condition's waiter whose time was over)
+  kTryLock,  // answer: barrier_last
+  kUnlock,
+  kConditionWait,  // other: the mutex; deadline
+  kNotifyOne,
+  kNotifyAll,
+  kArrive,  // count, wait, drop
+  kRelease,
+  kWaitPhase,  // count: the phase
+  kArriveAndWait,
+  kSemaphoreWait,  // deadline
+  kSemaphoreTryWait,
+  kSemaphorePost,
+  kDestroy,
+  kPhase,  // a value, as the rest
+  kSemaphoreValue,
+  kAlive,
+  kBusy,
+  kType,
+  kOwner,
+  kDepth,
+  kSetHolding,      // count: owner; other: depth
+  kFindAddress,     // count: address, as the next two; of process 0
+  kReplaceAddress,  // object: before; other: the new one
+  kEraseAddress,
+  kShareStatic,    // count: address; other: the new one. The one that all share
+  kUnshareStatic,  // count: address. Whether that was the last user
+};
+struct Call {
+  Ask ask;
+  std::int32_t actor;  // on whose behalf
+  Handle object, other;
+  std::int32_t waiter_process;
+  std::uint32_t waiter_index, waiter_os;
+  bool wait, drop, timed_out;
+  std::int64_t wait_ns;  // INT64_MAX: for ever
+  std::int64_t count;
+};
+std::uint64_t serve(const Call& call);  // on the serving thread
+// For address_table: where processes share no memory, process 0 has the table.
+bool table_is_away() noexcept;
+Handle ask_table(Ask ask, const void* address, Handle before, Handle handle) noexcept;
+
+// For remote.hpp: the descriptor with which an OS thread of this process waits, by its number.
+ult::Descriptor* os_waiter(std::uint32_t index) noexcept;
+std::uint32_t os_waiter_index(const ult::Descriptor* d) noexcept;
 
 // For people: what a thread waits for, from Descriptor::wait_object.
 struct Waited {
@@ -82,6 +138,7 @@ struct Waited {
   int last_process;                  // of a mutex: where it was locked last; else -1
   std::ptrdiff_t arrived, expected;  // of a barrier
 };
+int keeper(Handle) noexcept;  // the process that made the object, where processes share no memory
 Waited describe(const void* wait_object, StackMemory& memory);
 
 }  // namespace ayatori::tasks::sync

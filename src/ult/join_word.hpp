@@ -5,6 +5,8 @@
 // J1. A join word goes from running (0) to done, once; in between it may hold the one waiting joiner, or the mark of a
 //     detached thread.
 // J2. A waiting joiner is published only after its context is saved and its stack left.
+//     Where processes share no memory, a word says moved while its thread's stack is held by another process, which is
+//     asked instead.
 // J3. Whoever turns the word to done and finds a waiter owns the waiter's resumption, exactly once; who finds the
 //     detached mark frees the thread.
 #pragma once
@@ -18,6 +20,7 @@ class JoinWord {
  public:
   static constexpr std::uint64_t kRunning = 0;
   static constexpr std::uint64_t kDetached = 2;
+  static constexpr std::uint64_t kMoved = 4;
 
   static constexpr std::uint64_t done_at(int process) noexcept {
     return (static_cast<std::uint64_t>(process) << 1) | 1;
@@ -36,9 +39,13 @@ class JoinWord {
   // `done`: done_at() of this process.
   void finish_unstolen(std::uint64_t done) noexcept { word_.store(done, std::memory_order_release); }
 
-  // Publishes `waiter` (an even number above kDetached). Returns kRunning when it waits now, else the done word.
+  // The thread leaves this process, or arrives: returns what the word was (kRunning, kDetached or a waiter).
+  std::uint64_t move_out() noexcept { return word_.exchange(kMoved, std::memory_order_acq_rel); }
+  void move_in(std::uint64_t word) noexcept { word_.store(word, std::memory_order_release); }
+
+  // Publishes `waiter` (an even number above kMoved). Returns kRunning when it waits now, else the done word or kMoved.
   std::uint64_t wait(std::uint64_t waiter) noexcept { return leave(waiter); }
-  // Returns kRunning when the thread will free itself, else the done word: the caller frees it.
+  // Returns kRunning when the thread will free itself, else the done word (the caller frees it) or kMoved.
   std::uint64_t detach() noexcept { return leave(kDetached); }
 
  private:

@@ -174,6 +174,7 @@ void* op_spill(Worker& w, Descriptor* self, void*) {
 
 // The stack of `d` belongs to `process`, nobody uses it any more.
 void free_to(Descriptor* d, int process) noexcept {
+  if (the_config.apart && process != the_config.process) return the_config.hooks.free_apart(d, process);
   std::atomic<Descriptor*>& head = the_config.queues[process]->freed;
   Descriptor* old = head.load(std::memory_order_relaxed);
   do {
@@ -217,7 +218,7 @@ Descriptor* take_ready() noexcept {
   ProcessQueues& q = mine();
   if (Descriptor* d = q.ready.pop()) return d;
   if (Descriptor* d = q.placed.pop()) {
-    the_config.hooks.bring_placed(d);
+    (the_config.apart ? the_config.hooks.start_placed : the_config.hooks.bring_placed)(d);
     return d;
   }
   return nullptr;
@@ -288,15 +289,6 @@ AYT_CROSSES_FIBERS void* native_main(void* argument) {
   return sp;
 }
 
-// An exception left a detached thread: as std::terminate does, with its message.
-[[noreturn]] void terminate_with(Descriptor* d) noexcept {
-  try {
-    std::rethrow_exception(*reinterpret_cast<std::exception_ptr*>(&d->error));
-  } catch (...) {
-    std::terminate();
-  }
-}
-
 void* op_end(Worker& w, Descriptor* self, void*) {
   AYT_CHECK(self->pins == 0, "a thread ended while an ayatori::pinned of it was alive");
   self->state = ThreadState::kEnded;
@@ -311,6 +303,12 @@ void* op_end(Worker& w, Descriptor* self, void*) {
     if (keeps_too_many(w)) spill(w);
   } else if (old != JoinWord::kRunning) {
     auto* waiter = reinterpret_cast<Descriptor*>(old);  // NOLINT: J3
+    if (waiter->proxy) {
+      ++w.counters.joins_remote;
+      the_config.hooks.release();
+      the_config.hooks.wake_apart(waiter, self);
+      return schedule(w);
+    }
     if (!waiter->os_thread && the_config.hooks.home(waiter) == the_config.process) return resume_here(w, waiter);
     ++w.counters.joins_remote;
     make_ready(waiter, false);
@@ -322,11 +320,18 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
   auto* child = static_cast<Descriptor*>(argument);
   self->state = ThreadState::kJoining;
   self->wait_object = child;
-  std::uint64_t word = child->join.load();
-  if (!JoinWord::is_done(word)) {
+  const bool here = !the_config.apart || the_config.hooks.home(child) == the_config.process;
+  std::uint64_t word = here ? child->join.load() : JoinWord::kMoved;
+  if (word == JoinWord::kRunning) {
     word = child->join.wait(reinterpret_cast<std::uint64_t>(self));  // U2: saved and off its stack
-    if (!JoinWord::is_done(word)) return schedule(w);
+    if (word == JoinWord::kRunning) return schedule(w);
   }
+  if (word == JoinWord::kMoved) {
+    ++w.counters.joins_remote;
+    the_config.hooks.join_apart(self, child);
+    return schedule(w);
+  }
+  if (!JoinWord::is_done(word)) return schedule(w);  // another thread joins it
   const int process = JoinWord::process_of(word);
   if (process != the_config.process) {
     ++w.counters.joins_remote;
@@ -354,6 +359,10 @@ void* op_yield(Worker& w, Descriptor* self, void*) {
 void* op_fork_placed(Worker& w, Descriptor* self, void* argument) {
   auto* child = static_cast<Descriptor*>(argument);
   const int process = child->os_process;
+  if (the_config.apart && process != the_config.process) {
+    the_config.hooks.place_apart(child, process);
+    return go_on(w, self);
+  }
   the_config.queues[process]->placed.push(child);
   ring(process);
   return go_on(w, self);
@@ -464,6 +473,11 @@ void ring(int process) noexcept {
 }
 
 void make_ready(Descriptor* d, bool released) noexcept {
+  if (d->proxy) {
+    if (!released) the_config.hooks.release();
+    the_config.hooks.wake_apart(d, nullptr);
+    return;
+  }
   if (d->os_thread) {
     if (d->os_process != the_config.process && !released) the_config.hooks.release();
     d->os_wake.store(1, std::memory_order_release);  // pairs with the waiter's acquire load
@@ -620,6 +634,14 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept {
 bool slow::join(Descriptor* child) noexcept {
   if (child == current_worker()->current) return false;
   on_native(&op_join, child);
+  // What the child left came with the message that woke this thread, wherever it runs by now.
+  Descriptor* const self = current_worker()->current;
+  if (self->joined != 0) [[unlikely]] {
+    child->error = self->joined_error;
+    child->result = self->joined_result;
+    child->join.finish_unstolen(self->joined);
+    self->joined = 0;
+  }
   return true;
 }
 
@@ -631,8 +653,23 @@ void reap(Descriptor* child) noexcept {
   if (keeps_too_many(*w)) on_native(&op_spill, nullptr);
 }
 
+void free_thread(Descriptor* d) noexcept { free_to(d, the_config.process); }
+
+void terminate_with(Descriptor* d) noexcept {
+  try {
+    std::rethrow_exception(*reinterpret_cast<std::exception_ptr*>(&d->error));
+  } catch (...) {
+    std::terminate();
+  }
+}
+
 bool detach(Descriptor* child) noexcept {
-  const std::uint64_t word = child->join.detach();
+  const bool here = !the_config.apart || the_config.hooks.home(child) == the_config.process;
+  const std::uint64_t word = here ? child->join.detach() : JoinWord::kMoved;
+  if (word == JoinWord::kMoved) {
+    the_config.hooks.detach_apart(child);
+    return true;
+  }
   if (!JoinWord::is_done(word)) return true;
   if (child->error) return false;
   ++child->generation;

@@ -45,12 +45,23 @@ struct Hooks {
   void (*tidy)() = nullptr;
   // Completes what has arrived from other processes; null: nothing ever does.
   void (*poll)() = nullptr;
+
+  // Where processes share no memory (Config::apart); each works on threads and queues of its own.
+  // `self`, suspended, waits for `child`, whose stack another process holds: it is made ready when that has ended.
+  void (*join_apart)(Descriptor* self, Descriptor* child) = nullptr;
+  void (*detach_apart)(Descriptor* child) = nullptr;
+  // Wakes the thread that a proxy stands for; `ended`: the thread that it joins, or null. Frees the proxy.
+  void (*wake_apart)(Descriptor* proxy, Descriptor* ended) = nullptr;
+  void (*free_apart)(Descriptor* d, int process) = nullptr;  // the stack of `d` is held there, nobody uses it any more
+  void (*place_apart)(Descriptor* child, int process) = nullptr;
+  void (*start_placed)(Descriptor*) = nullptr;  // as bring_placed, of a thread that place_apart sent here
 };
 
 struct Config {
   int process = 0;
   int processes = 1;
   int workers = 1;
+  bool apart = false;                      // processes share no memory
   ProcessQueues* const* queues = nullptr;  // of every process
   Descriptor* threads = nullptr;           // of every slot
   std::uint32_t thread_count = 0;
@@ -99,6 +110,9 @@ struct Room {
 // allocate(), fork(), join(), join_and_reap(): fast.hpp
 void reap(Descriptor* child) noexcept;  // after join: the descriptor is free
 void abandon(Descriptor* d) noexcept;
+void free_thread(Descriptor* d) noexcept;  // its stack is held here, nobody uses it any more; any OS thread
+// An exception left a detached thread: as std::terminate does, with its message.
+[[noreturn]] void terminate_with(Descriptor* d) noexcept;
 void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept;
 // True: the thread will free itself, or did end and is free. False: it has ended with an error, which is left in it.
 bool detach(Descriptor* child) noexcept;

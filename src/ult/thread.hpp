@@ -55,14 +55,22 @@ struct alignas(128) Descriptor {
   bool needs_acquire;  // resumed from another process: acquire before it runs here
   bool timed_out;
   bool os_thread;  // a waiting OS thread, no user-level thread: wake it through os_wake
+  bool proxy;      // stands for a thread of another process that waits here: wake it by a message (tasks)
   std::atomic<std::uint32_t> os_wake;
   std::int32_t os_process;
   std::uint64_t ended;  // when, by the fences' clock; kUnknownTick when nobody asked
   bool parent_handles;  // its parent forked it inside a handler or during an unwinding
   bool handed_out;      // others may know this thread: its end must look for waiters
   bool root;            // the first thread: its end is the job's
-  void* wait_object;    // what it waits for; for people and timeouts
-  void* wait_mutex;     // a condition variable's waiter: to be locked again
+  // Down to here what forks and ends write: one pair of cache lines.
+  bool proxy_os;               // of a proxy: which of the two proxy_index is
+  std::uint32_t proxy_index;   // the waiter's stack slot, or the number of its OS thread's descriptor
+  std::int32_t proxy_process;  // where it waits
+  std::uint64_t joined;  // of a joiner whose child another process held: how it ended (a done word), until it was taken
+  void* joined_error;
+  void* joined_result;
+  void* wait_object;         // what it waits for; for people and timeouts
+  std::uint64_t wait_mutex;  // a condition variable's waiter: the handle of what is to be locked again
   void* wait_condition;
   std::uint64_t wait_sequence;  // number of its waits so far; written under the condition's guard
   bool barrier_last;            // it was the last to arrive
@@ -71,6 +79,7 @@ struct alignas(128) Descriptor {
   void* fault_frame;            // park.hpp: suspended in a fault; memory of its process
   std::size_t fault_bytes, fault_offset;
 };
+static_assert(offsetof(Descriptor, root) < 128);
 
 }  // namespace ayatori::detail
 

@@ -89,9 +89,6 @@ void refuse_several_machines() {
   if (job.launched) {
     if ((job.control->flags & kWide) != 0)
       end_job(base::kStartFailureExit, base::formatted("this job has several hosts, and {} there", kInstead));
-    if (job.process_count > 1 && base::knob_string("AYATORI_TRANSPORT") == "tcp")
-      end_job(base::kStartFailureExit,
-              "AYATORI_TRANSPORT=tcp serves programs of ayatori::net only; ayatori::run takes shm");
     return;
   }
   Surroundings around = surroundings();

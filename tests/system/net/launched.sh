@@ -51,6 +51,6 @@ is 125 && tells 'AYATORI_TRANSPORT=pigeon' && lines 1
 call env AYATORI_NET_MEMORY=1M "$bin/ayatori" run -n 2 "$ring" 100000
 is 0 && says '^check: ok$'
 call "$bin/ayatori" run -n 2 --transport tcp "$bin/fib" 10
-is 125 && tells 'ayatori::run takes shm' && lines 1
+is 0 && says '^check: ok$'
 nothing_left
 finish

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads between processes that share no memory (docs/design/between-machines.md): who holds a stack slot works on its
+// thread, and is asked by messages; a continuation that is stolen travels with its descriptor and stack in the answer.
+//
+// Who calls it: the hooks of ult on native stacks; what is asked of this process runs on the serving thread (net/calls.hpp)
+// or, where it neither waits nor takes the process's lock, in handlers.
+// Q1. A descriptor is valid where its slot is held. What names a thread elsewhere is a Waiter.
+// Q2. A thread leaves in this order: release, slot handed over, join word moved out, answer sent; it arrives in the
+//     other: descriptor and join word, then the slot. Who asks in between is sent round until it has arrived.
+// Q3. The join of a thread that another process holds is a message that follows the slot's holders; its answer, when the
+//     thread has ended and its process has released, carries what the thread left.
+// Q4. Who tells another process of something ordered before (an unlock, an arrival, an end) has released; who is woken by a
+//     message acquires before it runs.
+#pragma once
+
+#include <cstdint>
+
+#include "gas/heap.hpp"
+#include "net/calls.hpp"
+#include "tasks/sync.hpp"
+#include "ult/scheduler.hpp"
+
+namespace ayatori::tasks::remote {
+
+// A suspended thread, wherever it is.
+struct Waiter {
+  std::int32_t process;
+  std::uint32_t index;  // its stack slot, or the number of its OS thread's descriptor
+  std::uint32_t os;     // which of the two
+};
+
+// Joins this member to the job's network, once: when the run begins, or before, when main first needs another process (all
+// members must come so far).
+void connect();
+void attach();              // in a member, once: it stays at its exit until the others need nothing of it any more
+void mark_left() noexcept;  // it does not: for a member that ends by _exit
+bool active() noexcept;
+bool connected() noexcept;
+
+Waiter waiter_of(const ult::Descriptor* d) noexcept;
+// What stands for that thread here: itself, or a proxy that lives until it is woken.
+ult::Descriptor* local_for(const Waiter& waiter);
+// A proxy whose thread waits elsewhere from now on is free; anything else is left alone.
+void retire(ult::Descriptor* d);
+// Wakes it, with its timed_out and barrier_last; a proxy is free then. Whose writes it must see have been released.
+void wake(ult::Descriptor* d);
+// An operation on an object of tasks/sync, at the process that holds it.
+void ask(int process, const sync::Call& call);
+std::uint64_t ask_value(int process, const sync::Call& call);
+// What is known of a thread where it is held.
+struct ThreadFacts {
+  std::uint64_t number;  // ult::number_of()
+  void (*invoke)(void*);
+  std::uint64_t join;  // a done word, JoinWord::kRunning or kDetached; kMoved: somebody waits for its end
+  bool root;
+};
+ThreadFacts facts_of(const ult::Descriptor* d);  // wherever it is held; any stack
+// Is that the thread which waits for the end of `d`, which runs here?
+bool is_waiter(const ult::Descriptor* thread, const ult::Descriptor* d) noexcept;
+struct CThreads {
+  std::uint64_t begun, ended;  // of the C interface, on one process
+};
+CThreads c_threads(int process);  // any stack
+
+ult::Descriptor* steal(ult::Worker& w);
+void bring(ult::Descriptor* d);
+ult::Descriptor* spare_threads(int process, std::uint32_t count);
+void set_hooks(ult::Hooks& hooks);
+std::uint64_t messages_sent() noexcept;
+void set_heap_hooks(gas::heap::Hooks& hooks);
+void tell_finished();
+
+}  // namespace ayatori::tasks::remote
