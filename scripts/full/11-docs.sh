@@ -2,7 +2,7 @@
 # The documents exist, and the functions that the life-of pages name exist in the sources.
 . "$(dirname "$0")/lib.sh"
 for page in README.md HACKING.md CHANGELOG.md docs/guide/porting.md docs/memory-model.md docs/performance.md \
-  docs/internals/life-of-a-fault.md docs/internals/life-of-a-steal.md; do
+  docs/internals/life-of-a-fault.md docs/internals/life-of-a-steal.md docs/internals/life-of-a-request.md; do
   [ -s $page ] || missing "there is no $page"
 done
 [ "$(find docs/design -name '*.md' | wc -l)" -gt 0 ] || missing "docs/design has no page"
