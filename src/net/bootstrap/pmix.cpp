@@ -24,7 +24,6 @@
 namespace ayatori::net::bootstrap {
 namespace {
 
-constexpr const char* kLibrary = "libpmix.so.2";
 constexpr const char* kPlaceKey = "ayatori.place";
 constexpr const char* kCardKey = "ayatori.card";
 constexpr const char* kSecretKey = "ayatori.secret";
@@ -57,17 +56,17 @@ bool from_hex(const std::string& text, void* bytes, std::size_t count) {
 class Pmix {
  public:
   base::Status connect() {
-    void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    void* const library = dlopen(kPmixLibrary, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
       return base::error_status(
           base::Code::kUnavailable,
-          "this job was started under PMIx, but {} cannot be loaded (Debian: apt install libpmix2): {}", kLibrary,
+          "this job was started under PMIx, but {} cannot be loaded (Debian: apt install libpmix2): {}", kPmixLibrary,
           dlerror());
     if (!find(library, "PMIx_Init", &init_) || !find(library, "PMIx_Finalize", &finalize_) ||
         !find(library, "PMIx_Put", &put_) || !find(library, "PMIx_Commit", &commit_) ||
         !find(library, "PMIx_Fence", &fence_) || !find(library, "PMIx_Get", &get_) ||
         !find(library, "PMIx_Error_string", &error_string_))
-      return base::error_status(base::Code::kUnavailable, "{} is not the library that it is called: {}", kLibrary,
+      return base::error_status(base::Code::kUnavailable, "{} is not the library that it is called: {}", kPmixLibrary,
                                 dlerror());
     if (const auto status = init_(&self_, nullptr, 0); status != pmix_abi::kSuccess)
       return failed("cannot reach the job's PMIx server", status);

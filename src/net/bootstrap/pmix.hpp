@@ -15,6 +15,8 @@
 
 namespace ayatori::net::bootstrap {
 
+inline constexpr const char* kPmixLibrary = "libpmix.so.2";
+
 // Start-up thread only; once. Fills the membership; with several processes, make_card is called once.
 base::Status join_pmix(MakeCard make_card, std::int64_t timeout_ns, Membership* result);
 

@@ -18,13 +18,13 @@
 #include "base/clock.hpp"
 #include "base/identity.hpp"
 #include "base/knobs.hpp"
+#include "net/bootstrap/addresses.hpp"
 #include "net/bootstrap/bootstrap.hpp"
 #include "net/bootstrap/membership.hpp"
 #include "net/bootstrap/place.hpp"
 #include "net/bootstrap/pmix.hpp"
 #include "net/bootstrap/stat_names.hpp"
 #include "net/bootstrap/surroundings.hpp"
-#include "net/open/addresses.hpp"
 #include "net/open/prepare.hpp"
 #include "net/shm/transport.hpp"
 #include "net/tcp/transport.hpp"
@@ -59,9 +59,9 @@ using SharedListening = std::shared_ptr<Listening>;
 
 boot::MakeCard make_network_card(SharedListening listening, std::string host) {
   return [listening = std::move(listening), host = std::move(host)](bool loopback, boot::Card* card) {
-    ChosenAddress chosen{tcp::kLoopback, ""};
+    boot::ChosenAddress chosen{tcp::kLoopback, ""};
     if (!loopback) {
-      const base::Status status = choose_address(base::knob_string("AYATORI_NET_INTERFACE"), host, &chosen);
+      const base::Status status = boot::choose_address(base::knob_string("AYATORI_NET_INTERFACE"), host, &chosen);
       if (!status.ok()) return status;
     }
     tcp::SocketAddress address;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which address AYATORI_NET_INTERFACE means. Loopback is the one interface that every machine has.
-#include "net/open/addresses.hpp"
+#include "net/bootstrap/addresses.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace ayatori::net {
+namespace ayatori::net::bootstrap {
 namespace {
 
 std::string chosen(const char* wanted) {
@@ -43,4 +43,4 @@ TEST(Addresses, AHostThatIsNotThisOneChangesNothing) {
 }
 
 }  // namespace
-}  // namespace ayatori::net
+}  // namespace ayatori::net::bootstrap

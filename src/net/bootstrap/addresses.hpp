@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // On which of this machine's addresses to listen, so that other machines reach it and no more networks than necessary. Start-up
-// thread, or one that PMIx keeps waiting.
+// thread, or one that PMIx keeps waiting; `ayatori doctor`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "base/status.hpp"
 
-namespace ayatori::net {
+namespace ayatori::net::bootstrap {
 
 struct ChosenAddress {
   std::string number;     // "10.1.0.7"
@@ -20,4 +20,7 @@ struct ChosenAddress {
 // of an interface that is up.
 base::Status choose_address(std::string_view wanted, std::string_view host, ChosenAddress* address);
 
-}  // namespace ayatori::net
+// All that this machine has, with their interfaces, for messages.
+std::string addresses_text();
+
+}  // namespace ayatori::net::bootstrap

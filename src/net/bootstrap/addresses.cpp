@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/open/addresses.hpp"
+#include "net/bootstrap/addresses.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -16,7 +16,7 @@
 #include <cstring>
 #include <vector>
 
-namespace ayatori::net {
+namespace ayatori::net::bootstrap {
 namespace {
 
 // The bytes of an address: 4 or 16.
@@ -158,6 +158,8 @@ std::string list_of(const std::vector<Interface>& all) {
 
 }  // namespace
 
+std::string addresses_text() { return list_of(interfaces()); }
+
 base::Status choose_address(std::string_view wanted, std::string_view host, ChosenAddress* address) {
   const std::vector<Interface> all = interfaces();
   const Interface* found = nullptr;
@@ -182,4 +184,4 @@ base::Status choose_address(std::string_view wanted, std::string_view host, Chos
   return base::ok_status();
 }
 
-}  // namespace ayatori::net
+}  // namespace ayatori::net::bootstrap
