@@ -27,12 +27,16 @@ enum class FrameKind : std::uint32_t {
   kStart,    // flags: is loopback enough
   kSignal,   // number
   kEnd,      // kill all
+  kExamine,  // Errand of `ayatori doctor`
+  kReach,    // addresses and ports of the hosts
   // To the launcher.
-  kReady,    // place
-  kRefused,  // status, line: nothing was started
-  kReason,   // status, line: why the job ends before its time
-  kOutput,   // 1 or 2, bytes
-  kExit,     // status; the last frame
+  kReady,     // place
+  kRefused,   // status, line: nothing was started
+  kReason,    // status, line: why the job ends before its time
+  kOutput,    // 1 or 2, bytes
+  kExit,      // status; the last frame
+  kFindings,  // HostReport
+  kReached,   // for each host, what went wrong
   // Both ways.
   kCard,  // process, bytes of a Card
   kLeft,  // process, status: it ended without having called net::open()

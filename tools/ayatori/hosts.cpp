@@ -2,7 +2,6 @@
 #include "hosts.hpp"
 
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -13,58 +12,9 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/knobs.hpp"
-#include "commands.hpp"
+#include "host_command.hpp"
 
 namespace ayatori::tool {
-namespace {
-
-namespace boot = net::bootstrap;
-
-std::string quoted(std::string_view text) {
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
-void replace_all(std::string& text, std::string_view from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-}
-
-// The settings of this environment, and what the options say.
-std::vector<std::pair<std::string, std::string>> knobs_for(const RunOptions& options) {
-  std::vector<std::pair<std::string, std::string>> knobs;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    if (name.size() < text.size() && base::find_knob(name) != nullptr && !is_launchers_own(name))
-      knobs.emplace_back(name, text.substr(name.size() + 1));
-  }
-  knobs.insert(knobs.end(), options.environment.begin(), options.environment.end());
-  return knobs;
-}
-
-std::string folder() {
-  char path[4096];
-  return getcwd(path, sizeof path) != nullptr ? path : "/";
-}
-
-std::string status_text(int status) {
-  return WIFEXITED(status) ? base::formatted("ended with status {}", WEXITSTATUS(status))
-                           : base::formatted("was killed by signal {}", WTERMSIG(status));
-}
-
-}  // namespace
-
-std::string fill_template(std::string_view text, std::string_view host, std::string_view command) {
-  std::string filled(text);
-  // The command last: what stands in it is not looked at again.
-  replace_all(filled, "{host}", quoted(host));
-  replace_all(filled, "{command}", quoted(command));
-  return filled;
-}
-
 HostsJob::HostsJob(const RunOptions& options) : options_(options), sinks_{Sink(STDOUT_FILENO), Sink(STDERR_FILENO)} {}
 
 int HostsJob::run() {
@@ -94,8 +44,9 @@ int HostsJob::call_hosts() {
       getrandom(&job.job_id, sizeof job.job_id, 0) != sizeof job.job_id)
     return fail(kExitStart, "cannot make the job's secret: {}", error_text(errno));
   job.label = options_.label;
-  job.folder = folder();
-  job.knobs = knobs_for(options_);
+  job.folder = working_folder();
+  job.knobs = knobs_of_environment();
+  job.knobs.insert(job.knobs.end(), options_.environment.begin(), options_.environment.end());
   job.command = options_.command;
   const auto count = static_cast<int>(options_.hosts.size());
   for (int h = 0; h < count; ++h) {
@@ -116,31 +67,9 @@ int HostsJob::call_hosts() {
 }
 
 int HostsJob::call(Host& host) {
-  host.command = fill_template(options_.rsh, host.name, "exec " + quoted(own_folder() + "/ayatori") + " host-agent");
-  Pipe to, from;
-  if (!open_pipe(to) || !open_pipe(from)) return fail(kExitStart, "cannot make a pipe: {}", error_text(errno));
-  const pid_t launcher = getpid();
-  host.pid = fork();
-  if (host.pid < 0) return fail(kExitStart, "cannot fork: {}", error_text(errno));
-  if (host.pid == 0) {
-    setpgid(0, 0);  // H3
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) _exit(kExitStart);
-    dup2(to.read.get(), STDIN_FILENO);
-    dup2(from.write.get(), STDOUT_FILENO);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    std::signal(SIGPIPE, SIG_DFL);
-    execl("/bin/sh", "sh", "-c", host.command.c_str(), static_cast<char*>(nullptr));
-    _exit(kExitNotFound);
-  }
-  setpgid(host.pid, host.pid);  // both sides: whoever comes first
-  host.to = std::move(to.write);
-  host.from = std::move(from.read);
-  fcntl(host.to.get(), F_SETFL, O_NONBLOCK);
-  fcntl(host.from.get(), F_SETFL, O_NONBLOCK);
-  return 0;
+  host.command = command_for(options_.rsh, host.name, "host-agent");
+  const base::Status status = start_command(host.command, &host.pid, &host.to, &host.from);  // H3
+  return status.ok() ? 0 : fail(kExitStart, "{}", status.message());
 }
 
 void HostsJob::loop() {
@@ -266,7 +195,7 @@ void HostsJob::on_silence(Host& host) {
   if (!started_ && host.state == State::kCalled)
     end(kExitStart,
         base::formatted("host {}: `{}` {} before an agent answered; does it reach the host, and is {} there too?",
-                        host.name, host.command, how, own_folder() + "/ayatori"));
+                        host.name, host.command, how, own_path()));
   else
     end(kExitStart,
         base::formatted("host {}: the connection is lost (`{}` {}); the job is ended", host.name, host.command, how));

@@ -83,7 +83,4 @@ class HostsJob {
   int status_ = 0;
 };
 
-// The command that reaches a host: {host} and {command} of the template replaced by words for a shell.
-std::string fill_template(std::string_view text, std::string_view host, std::string_view command);
-
 }  // namespace ayatori::tool

@@ -24,11 +24,6 @@ Json offer_json(const Offer& offer) {
   return json;
 }
 
-// The engine that `auto` takes.
-const char* default_engine(const Machine& machine) {
-  return machine.uffd.available ? "uffd" : machine.mprotect.available ? "mprotect" : "none";
-}
-
 void print_json(const Machine& machine) {
   Json json = {{"schema", 1},
                {"version", AYATORI_VERSION},
@@ -48,7 +43,8 @@ void print_json(const Machine& machine) {
                {"vm.unprivileged_userfaultfd", machine.unprivileged_userfaultfd},
                {"limits", Json::object()},
                {"knobs", Json::array()}};
-  for (const Limit& limit : machine.limits) json["limits"][limit.name] = {{"soft", limit.soft}, {"hard", limit.hard}};
+  for (const Limit& limit : machine.limits)
+    json["limits"][limit.name] = {{"soft", limit_text(limit.soft)}, {"hard", limit_text(limit.hard)}};
   for (const base::Knob& knob : base::knob_table())
     json["knobs"].push_back({{"name", knob.name},
                              {"value", base::knob_value_text(knob)},
@@ -85,7 +81,7 @@ void print_text(const Machine& machine) {
   line("vm.overcommit_memory", machine.overcommit_memory);
   if (!machine.unprivileged_userfaultfd.empty()) line("vm.unprivileged_userfaultfd", machine.unprivileged_userfaultfd);
   text += "\nLimits (soft, hard)\n";
-  for (const Limit& limit : machine.limits) line(limit.name, limit.soft + ", " + limit.hard);
+  for (const Limit& limit : machine.limits) line(limit.name, limit_text(limit.soft) + ", " + limit_text(limit.hard));
   text += "\nKnobs (environment variables; * differs from the default)\n";
   for (const base::Knob& knob : base::knob_table()) {
     const std::string value = base::knob_value_text(knob);

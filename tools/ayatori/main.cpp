@@ -32,6 +32,7 @@ constexpr const char* kHelp =
     "  ayatori run [-n PROCESSES] [-w WORKERS] [OPTIONS] [--] PROGRAM ARGS...   run a program\n"
     "  ayatori run --hosts A,B,... [-n PROCESSES] [--] PROGRAM ARGS...          the same on several hosts\n"
     "  ayatori info [--json]                       what this machine offers, knobs and their values\n"
+    "  ayatori doctor [--hosts A,B,...] [PROGRAM]  is anything wrong here, or between hosts, and what to do\n"
     "  ayatori bench [NAME] [--json=FILE]          measure the runtime\n"
     "  ayatori bench net [OPTIONS]                 measure the transports between processes\n"
     "  ayatori dump JOB                            have a running job say where its threads stand\n"
@@ -43,10 +44,9 @@ struct Command {
   std::string_view name;
   int (*run)(int argc, char** argv);
 };
-constexpr Command kCommands[] = {{"run", run_command},
-                                 {"info", info_command},
-                                 {"bench", bench_command},
-                                 {"dump", dump_command},
+constexpr Command kCommands[] = {{"run", run_command},         {"info", info_command},
+                                 {"bench", bench_command},     {"dump", dump_command},
+                                 {"doctor", doctor_command},   {"doctor-agent", doctor_agent_command},
                                  {"host-agent", agent_command}};
 
 int dispatch(int argc, char** argv) {

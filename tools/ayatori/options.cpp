@@ -62,25 +62,15 @@ bool parse_hosts(std::string_view text, std::vector<std::string>& hosts) {
   }
 }
 
-// The hosts and what they need; 0, or an exit status after a line.
-int take_hosts(const std::string& hosts, std::string rsh, bool counted, RunOptions& options) {
-  if (hosts.empty()) return 0;
-  if (!parse_hosts(hosts, options.hosts)) return kExitStart;
-  if (options.hosts.size() > net::bootstrap::kMaxProcesses)
-    return fail(kExitStart, "--hosts: {} hosts; a job has {} processes at most", options.hosts.size(),
-                net::bootstrap::kMaxProcesses);
+// Can this be one job of several hosts? -1, or an exit status after a line.
+int check_wide(bool counted, RunOptions& options) {
   const auto count = static_cast<int>(options.hosts.size());
   if (!counted) options.processes = count;
   if (options.processes < count)
     return fail(kExitStart, "-n {}: each of the {} hosts has one process at least", options.processes, count);
-  options.rsh = rsh.empty() ? base::find_knob("AYATORI_RSH")->default_text : std::move(rsh);
-  if (options.rsh.find("{host}") == std::string::npos || options.rsh.find("{command}") == std::string::npos)
-    return fail(kExitStart, "--rsh: the command has no {{host}} or no {{command}} in it: {}", options.rsh);
   if (options.gdb || options.stats || options.check)
     return fail(kExitStart, "--gdb, --stats and --check work on one machine only, not with --hosts");
-  if (const base::Status knobs = base::load_knobs(); !knobs.ok()) return fail(kExitStart, "{}", knobs.message());
-  options.start_timeout_ns = base::knob_int("AYATORI_START_TIMEOUT") * base::kNsPerSecond;
-  return 0;
+  return -1;
 }
 
 bool is_on(const std::string& text) { return text == "1" || text == "on" || text == "yes" || text == "true"; }
@@ -98,6 +88,22 @@ bool set_member_knob(RunOptions& options, const char* option, const char* knob, 
 }
 
 }  // namespace
+
+int take_hosts(const std::string* hosts, const std::string* rsh, Hosts& result) {
+  const std::string names = hosts != nullptr ? *hosts : environment("AYATORI_HOSTS");
+  if (names.empty()) return 0;
+  if (!parse_hosts(names, result.hosts)) return kExitStart;
+  if (result.hosts.size() > net::bootstrap::kMaxProcesses)
+    return fail(kExitStart, "--hosts: {} hosts; a job has {} processes at most", result.hosts.size(),
+                net::bootstrap::kMaxProcesses);
+  result.rsh = rsh != nullptr ? *rsh : environment("AYATORI_RSH");
+  if (result.rsh.empty()) result.rsh = base::find_knob("AYATORI_RSH")->default_text;
+  if (result.rsh.find("{host}") == std::string::npos || result.rsh.find("{command}") == std::string::npos)
+    return fail(kExitStart, "--rsh: the command has no {{host}} or no {{command}} in it: {}", result.rsh);
+  if (const base::Status knobs = base::load_knobs(); !knobs.ok()) return fail(kExitStart, "{}", knobs.message());
+  result.start_timeout_ns = base::knob_int("AYATORI_START_TIMEOUT") * base::kNsPerSecond;
+  return 0;
+}
 
 int parse_run_options(int argc, char** argv, RunOptions& options) {
   std::string processes;
@@ -173,10 +179,19 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
     options.stats_file = stats == "true" || stats == "-" ? "" : stats;
     options.environment.emplace_back("AYATORI_STATS", options.stats_file.empty() ? "-" : options.stats_file);
   }
-  if (!*h) hosts = environment("AYATORI_HOSTS");
-  if (!*r) rsh = environment("AYATORI_RSH");
-  if (const int status = take_hosts(hosts, rsh, counted, options); status != 0) return status;
-  return -1;
+  if (const int status = take_hosts(*h ? &hosts : nullptr, *r ? &rsh : nullptr, options); status != 0) return status;
+  return options.hosts.empty() ? -1 : check_wide(counted, options);
+}
+
+std::vector<std::pair<std::string, std::string>> knobs_of_environment() {
+  std::vector<std::pair<std::string, std::string>> knobs;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (name.size() < text.size() && base::find_knob(name) != nullptr && !is_launchers_own(name))
+      knobs.emplace_back(name, text.substr(name.size() + 1));
+  }
+  return knobs;
 }
 
 bool is_launchers_own(std::string_view knob) noexcept {

@@ -35,4 +35,16 @@ if "$confine" --seccomp ./ayatori info | grep -qi mprotect; then echo "ok: info 
   echo "FAILED: info does not name the fallback"
   failed=1
 fi
+# The doctor agrees: jobs run in each confinement; without userfaultfd it warns and says what to do.
+for how in "--seccomp" "--user" "--limits" "--user --seccomp --limits"; do
+  # shellcheck disable=SC2086
+  out=$("$confine" $how ./ayatori doctor 2>&1)
+  status=$?
+  case $how in *seccomp*) advice=$(echo "$out" | grep -A1 'warning *engine uffd' | grep -c -- '-> Let') ;; *) advice=1 ;; esac
+  if [ $status = 0 ] && [ "$advice" = 1 ]; then echo "ok: $how doctor"; else
+    echo "FAILED: $how doctor, status $status"
+    printf '%s\n' "$out"
+    failed=1
+  fi
+done
 exit $failed
