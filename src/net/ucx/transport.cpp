@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sodium.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,12 +38,33 @@ using served::Work;
 namespace {
 
 constexpr const char* kLoopbackDevice = "lo";
+constexpr std::int64_t kLinkNs = 3'000'000'000;
 constexpr ProcessId kWireMark = kMaxProcesses;  // in epoll_: UCX's descriptor
 
 bool has_device(std::string_view name) {
   const std::string device(name.substr(0, name.find(':')));  // "mlx5_0:1": the port of an adapter
   if (device.empty() || device.find('/') != std::string::npos) return false;
   return ::if_nametoindex(device.c_str()) != 0 || ::access(("/sys/class/infiniband/" + device).c_str(), F_OK) == 0;
+}
+
+// An interface that is down, or has just been brought up; an adapter's name is none.
+bool is_down(std::string_view name) {
+  ifreq request{};
+  if (name.size() >= sizeof request.ifr_name) return false;
+  std::memcpy(request.ifr_name, name.data(), name.size());
+  const tcp::Socket any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  constexpr short kReady = IFF_UP | IFF_RUNNING;
+  return ::ioctl(any.fd(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & kReady) != kReady;
+}
+
+// Links need a moment.
+bool stays_down(std::string_view name) {
+  const std::int64_t end_ns = base::real_now_ns() + kLinkNs;
+  while (is_down(name)) {
+    if (base::real_now_ns() > end_ns) return true;
+    ::poll(nullptr, 0, 50);
+  }
+  return false;
 }
 
 std::string interfaces() {
@@ -53,7 +76,7 @@ std::string interfaces() {
   return names;
 }
 
-// UCX passes over a device that it does not know and takes what is left.
+// UCX passes over a device that it does not know, or that is down, and takes what is left.
 base::Status check_devices(std::string_view devices) {
   while (true) {
     const std::size_t comma = devices.find(',');
@@ -66,6 +89,10 @@ base::Status check_devices(std::string_view devices) {
       return base::error_status(base::Code::kInvalid,
                                 "ucx: this machine has no network device '{}' (UCX_NET_DEVICES); it has {}", name,
                                 interfaces());
+    if (stays_down(name))
+      return base::error_status(base::Code::kUnavailable,
+                                "ucx: the network device '{}' is down: bring it up, or name another (UCX_NET_DEVICES)",
+                                name);
     if (comma == std::string_view::npos) return base::ok_status();
     devices.remove_prefix(comma + 1);
   }

@@ -126,6 +126,9 @@ if [ "$(id -u)" = 0 ] && ip netns add $one 2>/dev/null; then
   for name in $(ucx_if_here); do
     hosts $one,$two -n 4 --rsh "$apart" --transport "$name" "$ring" 50
     is 0 && says 'counter 200, 4 processes' && says '^check: ok$' && lines 0
+    ip -n $one link add down0 type veth peer name down1
+    call env AYATORI_TRANSPORT="$name" UCX_NET_DEVICES=down0 ip netns exec $one "$ring" 5
+    is 125 && tells "'down0' is down" && lines 1
   done
   call env AYATORI_NET_INTERFACE=eth7 "$bin/ayatori" run --hosts $one,$two --rsh "$apart" "$ring" 50
   is 125 && tells 'AYATORI_NET_INTERFACE=eth7: no interface .* veth0 .10.213.77.' && lines 1
