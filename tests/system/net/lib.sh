@@ -30,9 +30,9 @@ call() {
   timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
 }
-# `ucx` where this build has it, else nothing.
+# `ucx` where this build and this machine have it, else nothing.
 ucx_if_here() {
-  env AYATORI_TRANSPORT=ucx "$ring" 1 >/dev/null 2>"$work/err" </dev/null && echo ucx && return
+  timeout 60 "$bin/ayatori" run -n 2 --transport ucx "$ring" 1 >/dev/null 2>"$work/err" </dev/null && echo ucx && return
   sed 's/^/not run over ucx: /' "$work/err" >&2
 }
 is() { [ "$status" = "$1" ] || complain "$called: status $status, expected $1"; }

@@ -9,13 +9,19 @@ namespace ayatori::net::testing {
 
 enum class UcxWay { kTcp, kShm };
 
-// Whether UCX is there: tried in a child, so that the test itself has not loaded it before it forks members.
-inline bool ucx_works() {
+inline const char* transports(UcxWay way) { return way == UcxWay::kTcp ? "tcp" : "posix"; }
+
+// Whether UCX is there, and has that way here (without /sys it finds no devices): tried in a child, so that the test itself has
+// not loaded it before it forks members.
+template <UcxWay kWay>
+bool ucx_works() {
   static const bool works = [] {
     const pid_t pid = fork();
     if (pid == 0) {
       ucx::UcxConfig config;
       config.addresses.resize(1);
+      config.devices = "lo";
+      config.transports = transports(kWay);
       std::unique_ptr<ucx::UcxTransport> transport;
       const base::Status status = ucx::UcxTransport::create(std::move(config), &transport);
       if (!status.ok()) fprintf(stderr, "%s\n", status.message().c_str());
@@ -36,7 +42,7 @@ struct UcxWireOf {
 #ifdef __SANITIZE_THREAD__
     return "ThreadSanitizer does not see what UCX orders";
 #else
-    return ucx_works() ? nullptr : "UCX is not here";
+    return ucx_works<kWay>() ? nullptr : "UCX is not here, or not in this way";
 #endif
   }
   // Over UCX's shared memory nobody may be killed while it posts (net/ucx/wire.hpp L6): it is cut off first.
@@ -53,7 +59,7 @@ struct UcxWireOf {
     ucx::UcxConfig mine;
     static_cast<tcp::TcpConfig&>(mine) = std::move(config);
     mine.devices = "lo";
-    mine.transports = kWay == UcxWay::kTcp ? "tcp" : "posix";
+    mine.transports = transports(kWay);
     std::unique_ptr<ucx::UcxTransport> transport;
     const base::Status status = ucx::UcxTransport::create(std::move(mine), &transport);
     EXPECT_TRUE(status.ok()) << status.message();
