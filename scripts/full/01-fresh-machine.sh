@@ -11,7 +11,7 @@ git clone -q . "$clone" || failed "git clone failed"
 # Where a bare Debian can be made (root, debootstrap, the right to mount), everything runs there, from nothing, in
 # namespaces of its own: its processes and mounts end with it, and no signal leaves it.
 cat >"$work/enter" <<'END'
-mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" sh -c "$2"
+mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && mount --rbind /sys "$1/sys" && exec chroot "$1" sh -c "$2"
 END
 in_debian() { unshare --mount --pid --fork --kill-child sh "$work/enter" "$work/debian" "$1"; }
 in_clone() { sh -c "cd $clone && $1"; }
