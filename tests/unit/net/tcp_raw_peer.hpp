@@ -78,6 +78,18 @@ inline bool raw_handshake(const tcp::Socket& socket, tcp::Handshake& handshake) 
   }
 }
 
+// The header of the next frame that is no heartbeat, which a slow machine may see first; of kind 0 when the other side hung up.
+inline served::FrameHeader raw_header(const tcp::Socket& socket) {
+  served::FrameHeader header{};
+  do {
+    const RawBytes got = raw_receive(socket, served::kHeaderBytes);
+    EXPECT_EQ(got.size(), served::kHeaderBytes);
+    if (got.size() != served::kHeaderBytes) return {};
+    std::memcpy(&header, got.data(), sizeof header);
+  } while (header.kind == served::FrameKind::kHeartbeat);
+  return header;
+}
+
 inline void raw_frame(const tcp::Socket& socket, served::FrameHeader header, const RawBytes& body = {}) {
   header.body_bytes = static_cast<std::uint32_t>(body.size());
   RawBytes bytes(served::frame_bytes(body.size()));

@@ -233,10 +233,7 @@ TEST_F(TcpBroken, AnAnswerBeforeTheDataIsNoAnswer) {
   std::vector<std::byte> large(64 << 20);
   Event event;
   ASSERT_TRUE(net_->try_write_async({1, {1, 0, 0}, large.data(), large.size(), event.callback()}));
-  const RawBytes got = raw_receive(peer_, served::kHeaderBytes);
-  ASSERT_EQ(got.size(), served::kHeaderBytes);
-  FrameHeader request;
-  std::memcpy(&request, got.data(), sizeof request);
+  const FrameHeader request = raw_header(peer_);
   ASSERT_EQ(request.kind, FrameKind::kWrite);
   FrameHeader answer = header(FrameKind::kGo);
   answer.slot = request.slot;
@@ -253,10 +250,7 @@ TEST_F(TcpBroken, RefusedRequestsLeaveThePeerInTheJob) {
   start();
   const auto expect_answer = [&](FrameHeader request, std::size_t body, Outcome outcome) {
     raw_frame(peer_, request, RawBytes(body));
-    const RawBytes got = raw_receive(peer_, served::kHeaderBytes);
-    ASSERT_EQ(got.size(), served::kHeaderBytes);
-    FrameHeader answer;
-    std::memcpy(&answer, got.data(), sizeof answer);
+    const FrameHeader answer = raw_header(peer_);
     EXPECT_EQ(answer.kind, FrameKind::kAck);
     EXPECT_EQ(static_cast<Outcome>(answer.code), outcome);
   };
