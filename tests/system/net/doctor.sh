@@ -29,16 +29,13 @@ says '^  (ok|warning) +engine (uffd|mprotect)' && says '^  ok +transport tcp' &&
 found=$status
 doctor --json
 is "$found" && lines 0
-python3 - "$work/out" <<'END' || complain "$called: not the JSON that it should be"
-import json, sys
-report = json.load(open(sys.argv[1]))
-checks = [check for host in report["hosts"] for check in host["checks"]] + report["between"]
-assert report["schema"] == 1 and len(report["hosts"]) == 1
-for mark, count in (("ok", "ok"), ("warning", "warnings"), ("problem", "problems")):
-    assert report[count] == sum(check["mark"] == mark for check in checks), mark
-for check in checks:
-    assert check["name"] and ("advice" in check) == (check["mark"] != "ok"), check
-END
+# As many marks as it counts, and an advice for each that is not ok. (A fresh machine has no JSON tool; the library writes it.)
+number() { sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" "$work/out"; }
+marks() { grep -c "\"mark\": \"$1\"" "$work/out"; }
+[ "$(number schema)" = 1 ] && [ "$(number ok)" = "$(marks ok)" ] && [ "$(number warnings)" = "$(marks warning)" ] &&
+  [ "$(number problems)" = "$(marks problem)" ] &&
+  [ "$(grep -c '"advice": "..*"' "$work/out")" = $(($(marks warning) + $(marks problem))) ] ||
+  complain "$called: not the JSON that it should be"
 doctor "$ring"
 is "$found" && says "^  ok +program +$ring$"
 doctor "$work/nothing"
@@ -86,7 +83,7 @@ lines 0
 call env AYATORI_HOSTS=a,b AYATORI_RSH="echo welcome; $here" "$ayatori" doctor "$ring"
 is "$found" && says 'ok +program +[0-9a-f]{12} everywhere' && says '2 of 2 made'
 hosts a,b --rsh "$here" --json
-is "$found" && python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))["hosts"]) == 2' "$work/out" ||
+is "$found" && [ "$(grep -c '"checks": \[' "$work/out")" = 2 ] ||
   complain "$called: no JSON of two hosts"
 
 # Hosts that are not there; the others are examined all the same.
