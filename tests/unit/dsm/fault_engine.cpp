@@ -17,7 +17,8 @@ class Engines : public testing::TestWithParam<const char*> {
     });
   }
 };
-INSTANTIATE_TEST_SUITE_P(Both, Engines, testing::Values("uffd", "mprotect"));
+INSTANTIATE_TEST_SUITE_P(Both, Engines, testing::Values("uffd", "mprotect"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 int reads() { return counters.reads.exchange(0); }
 int writes() { return counters.writes.exchange(0); }
@@ -228,7 +229,8 @@ TEST(EngineChoice, AutoTakesUserfaultfdHere) {
 }
 
 class Alone : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Both, Alone, testing::Values("uffd", "mprotect"));
+INSTANTIATE_TEST_SUITE_P(Both, Alone, testing::Values("uffd", "mprotect"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 TEST_P(Alone, OneProcessNeverFaults) {
   expect_child_passes([] {

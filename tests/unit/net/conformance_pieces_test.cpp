@@ -12,17 +12,16 @@
 namespace ayatori::net::testing {
 namespace {
 
-template <class Network>
-class ConformancePieces : public Conformance<Network> {};
-TYPED_TEST_SUITE(ConformancePieces, Networks, Names);
+class ConformancePieces : public Conformance {};
+INSTANTIATE_TEST_SUITE_P(, ConformancePieces, ::testing::ValuesIn(networks()), name_of);
 
 void expect(Completion done, Outcome outcome) {
   EXPECT_EQ(done.outcome, outcome) << outcome_name(done.outcome) << ", not " << outcome_name(outcome);
 }
 
 // Pieces of many sizes and alignments go to scattered places and come back; what lies between stays as it was.
-TYPED_TEST(ConformancePieces, ListsMoveExactlyTheirPieces) {
-  this->run({3, false, 2}, [](Context& c) {
+TEST_P(ConformancePieces, ListsMoveExactlyTheirPieces) {
+  run({3, false, 2}, [](Context& c) {
     const ProcessId peer = (c.net.self() + 1) % c.net.processes();
     const std::size_t sizes[] = {0, 1, 7, 8, 64, 100, 1024, 1025, 3000};
     std::vector<std::byte> out(16'000), in(16'000, std::byte{0xDD}), all(kMemoryBytes);
@@ -54,8 +53,8 @@ TYPED_TEST(ConformancePieces, ListsMoveExactlyTheirPieces) {
   });
 }
 
-TYPED_TEST(ConformancePieces, TheLongestList) {
-  this->run({2, false, 3}, [](Context& c) {
+TEST_P(ConformancePieces, TheLongestList) {
+  run({2, false, 3}, [](Context& c) {
     const ProcessId peer = 1 - c.net.self();
     static_assert(kPiecesMax * 8 <= kMemoryBytes * 4);
     const std::size_t count = std::min(kPiecesMax, kMemoryBytes / 4);
@@ -72,8 +71,8 @@ TYPED_TEST(ConformancePieces, TheLongestList) {
 }
 
 // A box of a three-dimensional array, with rows turned round on the way.
-TYPED_TEST(ConformancePieces, StridesMoveBoxes) {
-  this->run({3, false, 4}, [](Context& c) {
+TEST_P(ConformancePieces, StridesMoveBoxes) {
+  run({3, false, 4}, [](Context& c) {
     const ProcessId peer = (c.net.self() + 1) % c.net.processes();
     std::vector<std::byte> out(2'000), in(2'000, std::byte{0xDD}), all(kMemoryBytes), expected(kMemoryBytes),
         expected_in(in);
@@ -113,8 +112,8 @@ TYPED_TEST(ConformancePieces, StridesMoveBoxes) {
 }
 
 // One bad piece among good ones: nothing moves.
-TYPED_TEST(ConformancePieces, BadPiecesMoveNothing) {
-  TypeParam::run(
+TEST_P(ConformancePieces, BadPiecesMoveNothing) {
+  GetParam().run(
       {2, false, 5},
       [](Context& c) {
         EXPECT_EQ(c.net.register_memory(c.memory, 256, kReadable), 1u);
@@ -164,8 +163,8 @@ TYPED_TEST(ConformancePieces, BadPiecesMoveNothing) {
 }
 
 // Two words of 4 bytes in one of 8: neither touches the other, carries are cut off.
-TYPED_TEST(ConformancePieces, AtomicsOfFourBytesKeepToTheirWord) {
-  this->run({3, false, 6}, [](Context& c) {
+TEST_P(ConformancePieces, AtomicsOfFourBytesKeepToTheirWord) {
+  run({3, false, 6}, [](Context& c) {
     constexpr int kRounds = 200;
     on_threads(c, [&](int) {
       for (int i = 0; i < kRounds; ++i) {
@@ -196,8 +195,8 @@ TYPED_TEST(ConformancePieces, AtomicsOfFourBytesKeepToTheirWord) {
   });
 }
 
-TYPED_TEST(ConformancePieces, AFlushOfOnePeerEndsAfterItsWrites) {
-  this->run({3, false, 7}, [](Context& c) {
+TEST_P(ConformancePieces, AFlushOfOnePeerEndsAfterItsWrites) {
+  run({3, false, 7}, [](Context& c) {
     const ProcessId next = (c.net.self() + 1) % c.net.processes();
     std::vector<std::uint64_t> values(60), seen(60);
     std::iota(values.begin(), values.end(), 9u);
@@ -215,7 +214,7 @@ TYPED_TEST(ConformancePieces, AFlushOfOnePeerEndsAfterItsWrites) {
 }
 
 // Data, fence, flag: who sees the flag sees the data. By writes (MP) and by a message's handler.
-TYPED_TEST(ConformancePieces, AFenceOrdersWhatFollowsIt) {
+TEST_P(ConformancePieces, AFenceOrdersWhatFollowsIt) {
   constexpr std::uint64_t kRounds = 40;
   constexpr std::size_t kWords = 100;
   struct Heard {
@@ -223,7 +222,7 @@ TYPED_TEST(ConformancePieces, AFenceOrdersWhatFollowsIt) {
     std::atomic<std::uint64_t> rounds{0};
     std::atomic<int> stale{0};
   } heard_of[2];
-  TypeParam::run(
+  GetParam().run(
       {2, false, 31},
       [&](Context& c) {
         Heard& heard = heard_of[c.net.self()];
@@ -276,9 +275,9 @@ TYPED_TEST(ConformancePieces, AFenceOrdersWhatFollowsIt) {
 }
 
 // A list or strided request counts as one request, with its bytes.
-TYPED_TEST(ConformancePieces, CountersCountPiecesOnce) {
+TEST_P(ConformancePieces, CountersCountPiecesOnce) {
   std::atomic<bool> measured{false};  // that of process 1
-  TypeParam::run(
+  GetParam().run(
       {2, false, 1},
       [&](Context& c) {
         c.net.set_handler(

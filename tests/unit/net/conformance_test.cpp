@@ -16,12 +16,12 @@
 namespace ayatori::net::testing {
 namespace {
 
-TYPED_TEST_SUITE(Conformance, Networks, Names);
+INSTANTIATE_TEST_SUITE_P(, Conformance, ::testing::ValuesIn(networks()), name_of);
 
 // Each process owns a third of its neighbour's memory and moves blocks of many sizes at many alignments through it; the
 // bytes around each block must stay as they were.
-TYPED_TEST(Conformance, ReadsAndWritesMoveExactlyTheirBytes) {
-  this->run({}, [](Context& c) {
+TEST_P(Conformance, ReadsAndWritesMoveExactlyTheirBytes) {
+  run({}, [](Context& c) {
     const ProcessId peer = (c.net.self() + 1) % c.net.processes();
     constexpr std::size_t kRoom = 12 * 1024;
     std::vector<std::byte> out(kRoom), in(kRoom), all(kRoom);
@@ -52,8 +52,8 @@ TYPED_TEST(Conformance, ReadsAndWritesMoveExactlyTheirBytes) {
 }
 
 // All threads of all processes work on the words of process 0; the sums must come out exact.
-TYPED_TEST(Conformance, AtomicsOfAllProcessesAddUp) {
-  this->run({}, [](Context& c) {
+TEST_P(Conformance, AtomicsOfAllProcessesAddUp) {
+  run({}, [](Context& c) {
     constexpr int kRounds = 300;
     on_threads(c, [&](int thread) {
       const std::uint64_t bit = std::uint64_t{1} << (c.net.self() * 4 + thread);
@@ -90,8 +90,8 @@ TYPED_TEST(Conformance, AtomicsOfAllProcessesAddUp) {
 }
 
 // Wrong addresses, rights, sizes: an error in the completion, memory untouched (N3).
-TYPED_TEST(Conformance, BadRequestsCompleteWithTheirError) {
-  TypeParam::run(
+TEST_P(Conformance, BadRequestsCompleteWithTheirError) {
+  GetParam().run(
       {},
       [](Context& c) {
         EXPECT_EQ(c.net.register_memory(c.memory, 64, kReadable), 1u);
@@ -134,8 +134,8 @@ TYPED_TEST(Conformance, BadRequestsCompleteWithTheirError) {
       });
 }
 
-TYPED_TEST(Conformance, DirectPointersAreWhatTheCapabilitySays) {
-  this->run({}, [](Context& c) {
+TEST_P(Conformance, DirectPointersAreWhatTheCapabilitySays) {
+  run({}, [](Context& c) {
     const ProcessId peer = (c.net.self() + 1) % c.net.processes();
     void* direct = c.net.direct_pointer(c.at(peer, 128), 8);
     ASSERT_EQ(direct != nullptr, c.net.capabilities().direct_pointer);
@@ -173,13 +173,13 @@ void receive(void* context, const Message& message) {
   received.count.fetch_add(1, std::memory_order_release);
 }
 
-TYPED_TEST(Conformance, MessagesThroughFullRingsArriveOnceAndIntact) {
+TEST_P(Conformance, MessagesThroughFullRingsArriveOnceAndIntact) {
   constexpr int kEach = 150;
   for (const std::uint64_t seed : {1, 2, 3}) {
-    if (TypeParam::kReal && seed > 1) break;
+    if (GetParam().real && seed > 1) break;
     Received received_of[4];  // in threads and sim each process needs its own
     for (Received& r : received_of) r.seen.assign(16, std::vector<int>(kEach));
-    TypeParam::run(
+    GetParam().run(
         {4, true, seed}, [&](Context& c) { c.net.set_handler(kUserHandlers, receive, &received_of[c.net.self()]); },
         [&](Context& c) {
           on_threads(c, [&](int thread) {
@@ -233,10 +233,10 @@ void receive_long(void* context, const Message& message) {
   arrived.count.fetch_add(1, std::memory_order_release);
 }
 
-TYPED_TEST(Conformance, LongMessagesArriveOnceAndWhole) {
+TEST_P(Conformance, LongMessagesArriveOnceAndWhole) {
   for (const bool tiny : {false, true}) {
     Arrived arrived_of[3];
-    TypeParam::run(
+    GetParam().run(
         {3, tiny, 13},
         [&](Context& c) {
           c.net.set_handler(kUserHandlers, receive_long, &arrived_of[c.net.self()]);
@@ -274,9 +274,9 @@ TYPED_TEST(Conformance, LongMessagesArriveOnceAndWhole) {
 }
 
 // More long messages than may be under way, to a receiver that dies among them: each completes, none hangs.
-TYPED_TEST(Conformance, LongMessagesToADeadPeerComplete) {
+TEST_P(Conformance, LongMessagesToADeadPeerComplete) {
   std::atomic<int> heard{0};  // of process 1
-  TypeParam::run(
+  GetParam().run(
       {3, false, 14},
       [&](Context& c) {
         c.net.set_handler(
@@ -306,11 +306,11 @@ TYPED_TEST(Conformance, LongMessagesToADeadPeerComplete) {
 }
 
 // RPC storms: every thread keeps several RPCs open to everybody; handlers answer at once; each answer belongs to its question.
-TYPED_TEST(Conformance, AnswersOfAStormBelongToTheirQuestions) {
+TEST_P(Conformance, AnswersOfAStormBelongToTheirQuestions) {
   constexpr int kRounds = 60;
   constexpr int kOpen = 6;
   for (const bool tiny : {false, true}) {
-    TypeParam::run(
+    GetParam().run(
         {3, tiny, 5}, [](Context& c) { c.net.set_handler(kUserHandlers, echo, &c.net); },
         [&](Context& c) {
           on_threads(c, [&](int thread) {
@@ -354,14 +354,14 @@ TYPED_TEST(Conformance, AnswersOfAStormBelongToTheirQuestions) {
 }
 
 // An answer may come long after the handler, from another context, in another order; one larger than its room is an error.
-TYPED_TEST(Conformance, AnswersMayComeLaterAndMustFit) {
+TEST_P(Conformance, AnswersMayComeLaterAndMustFit) {
   struct Parked {
     std::mutex mutex;
     std::vector<ReplyToken> tokens;
     std::atomic<std::size_t> count{0};
   };
   Parked parked_of[3];
-  TypeParam::run(
+  GetParam().run(
       {},
       [&](Context& c) {
         c.net.set_handler(
@@ -423,8 +423,8 @@ struct Chain {
     if (!taken) refused.store(true, std::memory_order_release);
   }
 };
-TYPED_TEST(Conformance, CompletionsMayIssueRequests) {
-  this->run({3, true, 4}, [](Context& c) {
+TEST_P(Conformance, CompletionsMayIssueRequests) {
+  run({3, true, 4}, [](Context& c) {
     Chain chain;
     chain.context = &c;
     chain.issue();
@@ -463,8 +463,8 @@ TYPED_TEST(Conformance, CompletionsMayIssueRequests) {
   });
 }
 
-TYPED_TEST(Conformance, AFlushEndsAfterAllWritesBeforeIt) {
-  this->run({3, false, 6}, [](Context& c) {
+TEST_P(Conformance, AFlushEndsAfterAllWritesBeforeIt) {
+  run({3, false, 6}, [](Context& c) {
     const ProcessId peer = (c.net.self() + 1) % c.net.processes();
     std::vector<std::uint64_t> values(100), seen(100);
     std::iota(values.begin(), values.end(), 5u);
@@ -477,9 +477,9 @@ TYPED_TEST(Conformance, AFlushEndsAfterAllWritesBeforeIt) {
   });
 }
 
-TYPED_TEST(Conformance, CountersCountRemoteTrafficExactly) {
+TEST_P(Conformance, CountersCountRemoteTrafficExactly) {
   std::atomic<bool> measured{false};  // that of process 1
-  TypeParam::run(
+  GetParam().run(
       {2, false, 1},
       [&](Context& c) {
         c.net.set_handler(kUserHandlers, echo, &c.net);
@@ -511,14 +511,14 @@ TYPED_TEST(Conformance, CountersCountRemoteTrafficExactly) {
 
 // The last process goes silent with RPCs unanswered and a barrier open: everything that needed it ends with kPeerFailed,
 // what did not goes on (N7).
-TYPED_TEST(Conformance, ADeadPeerIsAnErrorAndNotAHang) {
+TEST_P(Conformance, ADeadPeerIsAnErrorAndNotAHang) {
   struct Notice {
     std::atomic<int> times{0};
     std::atomic<int> who{-1};
   };
   Notice notices[4];
   std::atomic<int> held_of[4] = {};
-  TypeParam::run(
+  GetParam().run(
       {4, false, 21},
       [&](Context& c) {
         c.net.set_handler(  // keeps its question for ever
@@ -559,8 +559,8 @@ TYPED_TEST(Conformance, ADeadPeerIsAnErrorAndNotAHang) {
       });
 }
 
-TYPED_TEST(Conformance, AWaitEndsAtItsTimeLimit) {
-  this->run({2, false, 1}, [](Context& c) {
+TEST_P(Conformance, AWaitEndsAtItsTimeLimit) {
+  run({2, false, 1}, [](Context& c) {
     EXPECT_FALSE(wait_until(c.net, [] { return false; }, 3'000'000));
     barrier(c.net);
   });

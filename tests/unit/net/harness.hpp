@@ -11,10 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -59,8 +61,21 @@ inline shm::ShmConfig shm_config(const Job& job) {
   return config;
 }
 
+// Waits for forked members.
+inline void check_ends(const std::vector<pid_t>& members) {
+  for (const pid_t pid : members) {
+    int status = 0;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+      EXPECT_EQ(WTERMSIG(status), SIGKILL) << "a member ended by a signal";  // die()
+    else
+      EXPECT_EQ(WEXITSTATUS(status), 0) << "a member failed";
+  }
+}
+
 struct ShmForks {
   static constexpr bool kReal = true;
+  static std::string name() { return "ShmForks"; }
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
 #ifdef __SANITIZE_THREAD__
     (void)job, (void)prepare, (void)body;
@@ -90,20 +105,14 @@ struct ShmForks {
       }
       members.push_back(pid);
     }
-    for (const pid_t pid : members) {
-      int status = 0;
-      ASSERT_EQ(waitpid(pid, &status, 0), pid);
-      if (WIFSIGNALED(status))
-        EXPECT_EQ(WTERMSIG(status), SIGKILL) << "a member ended by a signal";  // die()
-      else
-        EXPECT_EQ(WEXITSTATUS(status), 0) << "a member failed";
-    }
+    check_ends(members);
 #endif
   }
 };
 
 struct ShmThreads {
   static constexpr bool kReal = true;
+  static std::string name() { return "ShmThreads"; }
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
     std::unique_ptr<shm::ShmWorld> world;
     ASSERT_TRUE(shm::ShmWorld::create(shm_config(job), &world).ok());
@@ -133,6 +142,7 @@ struct ShmThreads {
 
 struct Sim {
   static constexpr bool kReal = false;
+  static std::string name() { return "Sim"; }
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
     sim::SimParams params;
     params.processes = job.processes;
@@ -180,5 +190,50 @@ inline void part(Context& context, std::uint64_t offset, int survivors) {
            parted == static_cast<std::uint64_t>(survivors);
   });
 }
+
+// Members that end one after the other, the others still busy: nobody hears of a failure.
+template <class Network>
+void leave_in_order() {
+  std::atomic<int> failures{0};
+  Network::run(
+      {4, true, 1},
+      [&](Context& c) {
+        c.net.set_peer_failure_handler(
+            [](void* count, ProcessId) { static_cast<std::atomic<int>*>(count)->fetch_add(1); }, &failures);
+      },
+      [&](Context& c) {
+        for (int i = 0; i < 20; ++i) ASSERT_TRUE(barrier(c.net).ok());
+        if (c.net.self() != 0) return;
+        std::vector<std::byte> buffer(10'000);  // its peers go away under it
+        for (int i = 0; i < 2000; ++i) {
+          const Outcome outcome = read(c.net, c.at(1 + i % 3, 0), buffer.data(), i % 2 == 0 ? 8 : 10'000).outcome;
+          EXPECT_TRUE(outcome == Outcome::kOk || outcome == Outcome::kPeerFailed);
+        }
+        wait_until(c.net, [&] { return read(c.net, c.at(1, 0), buffer.data(), 8).outcome == Outcome::kPeerFailed; });
+        EXPECT_EQ(barrier(c.net).outcome, Outcome::kPeerFailed);  // nobody will come
+        EXPECT_EQ(failures.load(), 0);
+      });
+}
+
+// One of two threads or processes that wake each other in turn by messages, of which `turns` counts those that both got; it
+// asks for the even ones as process 0. Then a sibling wakes it. Each step waits for the one before, so a lost wake-up would
+// take the 20 s of its limit.
+inline void take_turns_asleep(Transport& net, std::atomic<int>& turns) {
+  constexpr int kTurns = 2000;
+  constexpr std::int64_t kLimitNs = 20'000'000'000;
+  for (int i = net.self(); i < kTurns; i += 2) {
+    EXPECT_TRUE(wait_until(net, [&] { return turns.load() == i; }, kLimitNs)) << "turn " << i;
+    EXPECT_TRUE(message(net, 1 - net.self(), kUserHandlers, nullptr, 0).ok());
+  }
+  EXPECT_TRUE(wait_until(net, [&] { return turns.load() == kTurns; }, kLimitNs));
+  std::atomic<bool> flag{false};
+  std::thread waker([&] {
+    flag.store(true);
+    net.wake();
+  });
+  EXPECT_TRUE(wait_until(net, [&] { return flag.load(); }, kLimitNs));
+  waker.join();
+}
+inline void count_turn(void* turns, const Message&) { static_cast<std::atomic<int>*>(turns)->fetch_add(1); }
 
 }  // namespace ayatori::net::testing

@@ -50,17 +50,6 @@ class TcpJob {
   std::vector<tcp::Socket> listeners_;
 };
 
-inline void check_ends(const std::vector<pid_t>& members) {
-  for (const pid_t pid : members) {
-    int status = 0;
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status))
-      EXPECT_EQ(WTERMSIG(status), SIGKILL) << "a member ended by a signal";  // die()
-    else
-      EXPECT_EQ(WEXITSTATUS(status), 0) << "a member failed";
-  }
-}
-
 // One member's life: transport, memory, prepare, barrier, body.
 template <class Wire>
 void run_member(tcp::TcpConfig config, int threads, const std::function<void()>& die, const Prepare& prepare,

@@ -38,29 +38,6 @@ void echo(void* net, const Message& message) {
   static_cast<Transport*>(net)->reply(message.token, message.payload, message.size_bytes);
 }
 
-// Members that end one after the other, the others still busy: nobody hears of a failure.
-template <class Network>
-void leave_in_order() {
-  std::atomic<int> failures{0};
-  Network::run(
-      {4, true, 1},
-      [&](Context& c) {
-        c.net.set_peer_failure_handler(
-            [](void* count, ProcessId) { static_cast<std::atomic<int>*>(count)->fetch_add(1); }, &failures);
-      },
-      [&](Context& c) {
-        for (int i = 0; i < 20; ++i) ASSERT_TRUE(barrier(c.net).ok());
-        if (c.net.self() != 0) return;
-        std::vector<std::byte> buffer(10'000);  // its peers go away under it
-        for (int i = 0; i < 2000; ++i) {
-          const Outcome outcome = read(c.net, c.at(1 + i % 3, 0), buffer.data(), i % 2 == 0 ? 8 : 10'000).outcome;
-          EXPECT_TRUE(outcome == Outcome::kOk || outcome == Outcome::kPeerFailed);
-        }
-        wait_until(c.net, [&] { return read(c.net, c.at(1, 0), buffer.data(), 8).outcome == Outcome::kPeerFailed; });
-        EXPECT_EQ(barrier(c.net).outcome, Outcome::kPeerFailed);  // nobody will come
-        EXPECT_EQ(failures.load(), 0);
-      });
-}
 TYPED_TEST(Served, LeavingInOrderIsNoFailure) { leave_in_order<typename TypeParam::Forks>(); }
 TYPED_TEST(Served, LeavingInOrderIsNoFailureOnThreads) { leave_in_order<typename TypeParam::Threads>(); }
 
@@ -376,33 +353,16 @@ TYPED_TEST(Served, WordsOfOddPiecesTravelWhole) {
 }
 
 // A thread asleep in wait() is woken by a message of a peer, by wake() of a sibling, and by a completion that another thread
-// runs. Each step waits for the one before, so a lost wake-up would take the 20 s of its limit.
+// runs.
 TYPED_TEST(Served, SleepersAreWoken) {
   TcpJob job({2, false, 12});
   std::atomic<int> turns{0};
-  const HandlerFunction count = [](void* counter, const Message&) {
-    static_cast<std::atomic<int>*>(counter)->fetch_add(1);
-  };
-  constexpr int kTurns = 2000;
-  constexpr std::int64_t kLimitNs = 20'000'000'000;
   const auto play = [&](ProcessId self) {
     const auto made = TypeParam::make(self == 0 ? job.take(0) : job.take(1));
-    Transport& net = *made;
-    net.set_handler(kUserHandlers, count, &turns);
-    net.start();
-    for (int i = self; i < kTurns; i += 2) {
-      EXPECT_TRUE(wait_until(net, [&] { return turns.load() == i; }, kLimitNs)) << "turn " << i;
-      EXPECT_TRUE(message(net, 1 - self, kUserHandlers, nullptr, 0).ok());
-    }
-    EXPECT_TRUE(wait_until(net, [&] { return turns.load() == kTurns; }, kLimitNs));
-    std::atomic<bool> flag{false};
-    std::thread waker([&] {
-      flag.store(true);
-      net.wake();
-    });
-    EXPECT_TRUE(wait_until(net, [&] { return flag.load(); }, kLimitNs));
-    waker.join();
-    barrier(net);
+    made->set_handler(kUserHandlers, count_turn, &turns);
+    made->start();
+    take_turns_asleep(*made, turns);
+    barrier(*made);
   };
   std::thread other([&] { play(1); });
   play(0);

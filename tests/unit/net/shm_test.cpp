@@ -41,28 +41,7 @@ TEST(Shm, ImpossibleNumbersOfProcessesAreAStatus) {
   EXPECT_TRUE(shm::ShmWorld::create(most, &world).ok());
 }
 
-// Members that end one after the other, the others still busy: nobody hears of a failure.
-TEST(Shm, LeavingInOrderIsNoFailure) {
-  std::atomic<int> failures{0};
-  ShmForks::run(
-      {4, true, 1},
-      [&](Context& c) {
-        c.net.set_peer_failure_handler(
-            [](void* count, ProcessId) { static_cast<std::atomic<int>*>(count)->fetch_add(1); }, &failures);
-      },
-      [&](Context& c) {
-        for (int i = 0; i < 20; ++i) ASSERT_TRUE(barrier(c.net).ok());
-        if (c.net.self() != 0) return;
-        std::uint64_t word = 0;  // its peers go away under it
-        for (int i = 0; i < 2000; ++i) {
-          const Outcome outcome = read(c.net, c.at(1 + i % 3, 0), &word, 8).outcome;
-          EXPECT_TRUE(outcome == Outcome::kOk || outcome == Outcome::kPeerFailed);
-        }
-        wait_until(c.net, [&] { return read(c.net, c.at(1, 0), &word, 8).outcome == Outcome::kPeerFailed; });
-        EXPECT_EQ(barrier(c.net).outcome, Outcome::kPeerFailed);  // nobody will come
-        EXPECT_EQ(failures.load(), 0);
-      });
-}
+TEST(Shm, LeavingInOrderIsNoFailure) { leave_in_order<ShmForks>(); }
 
 // kill -9 in the midst of a storm through tiny rings, 12 times: claims half made, rings full, RPCs open. Every survivor sees
 // each of its requests end, and the storm among survivors goes on to its end.
@@ -102,7 +81,7 @@ TEST(Shm, DeathInAStormBlocksNobody) {
 }
 
 // A thread asleep in wait() is woken by a message of a peer, by wake() of a sibling, and by a completion that the progress
-// thread runs. Each step waits for the one before, so a lost wake-up would take the 20 s of its limit.
+// thread runs.
 TEST(Shm, SleepersAreWoken) {
   std::unique_ptr<shm::ShmWorld> world;
   shm::ShmConfig config;
@@ -110,32 +89,13 @@ TEST(Shm, SleepersAreWoken) {
   ASSERT_TRUE(shm::ShmWorld::create(config, &world).ok());
   shm::ShmTransport a(*world, 0), b(*world, 1);
   std::atomic<int> turns{0};
-  const HandlerFunction count = [](void* counter, const Message&) {
-    static_cast<std::atomic<int>*>(counter)->fetch_add(1);
-  };
-  a.set_handler(kUserHandlers, count, &turns);
-  b.set_handler(kUserHandlers, count, &turns);
-  a.start();
-  b.start();
-  constexpr int kTurns = 2000;
-  constexpr std::int64_t kLimitNs = 20'000'000'000;
-  const auto play = [&](Transport& net, int parity, ProcessId to) {
-    for (int i = parity; i < kTurns; i += 2) {
-      EXPECT_TRUE(wait_until(net, [&] { return turns.load() == i; }, kLimitNs)) << "turn " << i;
-      EXPECT_TRUE(message(net, to, kUserHandlers, nullptr, 0).ok());
-    }
-  };
-  std::thread other([&] { play(b, 1, 0); });
-  play(a, 0, 1);
+  for (shm::ShmTransport* net : {&a, &b}) {
+    net->set_handler(kUserHandlers, count_turn, &turns);
+    net->start();
+  }
+  std::thread other([&] { take_turns_asleep(b, turns); });
+  take_turns_asleep(a, turns);
   other.join();
-  EXPECT_TRUE(wait_until(a, [&] { return turns.load() == kTurns; }, kLimitNs));
-  std::atomic<bool> flag{false};
-  std::thread waker([&] {
-    flag.store(true);
-    a.wake();
-  });
-  EXPECT_TRUE(wait_until(a, [&] { return flag.load(); }, kLimitNs));
-  waker.join();
 }
 
 }  // namespace
