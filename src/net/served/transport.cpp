@@ -187,20 +187,9 @@ void ServedTransport::reply(const ReplyToken& token, const void* payload, std::s
 void ServedTransport::count(ProcessId process, std::uint64_t messages, std::uint64_t sent,
                             std::uint64_t received) noexcept {
   if (process == self_) return;
-  Stripe& stripe = stripes_[thread_state().stripe % kStripes];  // counters: relaxed
-  if (messages != 0) stripe.messages_sent.fetch_add(messages, std::memory_order_relaxed);
-  if (sent != 0) stripe.bytes_sent.fetch_add(sent, std::memory_order_relaxed);
-  if (received != 0) stripe.bytes_received.fetch_add(received, std::memory_order_relaxed);
+  stripes_[thread_state().stripe % kStripes].add(messages, sent, received, false);
 }
 
-Counters ServedTransport::counters() const noexcept {
-  Counters sum;
-  for (const Stripe& stripe : stripes_) {
-    sum.messages_sent += stripe.messages_sent.load(std::memory_order_relaxed);
-    sum.bytes_sent += stripe.bytes_sent.load(std::memory_order_relaxed);
-    sum.bytes_received += stripe.bytes_received.load(std::memory_order_relaxed);
-  }
-  return sum;
-}
+Counters ServedTransport::counters() const noexcept { return sum_of(stripes_); }
 
 }  // namespace ayatori::net::served

@@ -34,6 +34,7 @@
 
 #include <ayatori/net/transport.hpp>
 #include "base/shared_lock.hpp"
+#include "net/counter_stripe.hpp"
 #include "net/served/config.hpp"
 #include "net/served/descriptor.hpp"
 #include "net/served/peer.hpp"
@@ -155,11 +156,6 @@ class ServedTransport : public ServicedTransport {
     std::uint64_t serial;  // requests before it
     Callback on_complete;
   };
-  struct alignas(64) Stripe {
-    std::atomic<std::uint64_t> messages_sent{0};
-    std::atomic<std::uint64_t> bytes_sent{0};
-    std::atomic<std::uint64_t> bytes_received{0};
-  };
 
   // transport.cpp, one_sided.cpp
   bool in_job(ProcessId process) const noexcept { return process >= 0 && process < processes_; }
@@ -227,7 +223,7 @@ class ServedTransport : public ServicedTransport {
   std::atomic<std::uint32_t> watchers_{0};  // in wait(), asleep on the wire (D6)
   Sleepers waiters_;
   Sleepers janitor_;  // the progress thread
-  std::array<Stripe, kStripes> stripes_;
+  std::array<CounterStripe, kStripes> stripes_;
   Services services_;
   std::thread progress_thread_;
 };

@@ -115,21 +115,11 @@ inline bool ShmTransport::complete_now(const Callback& callback, Completion comp
   return true;
 }
 
-// Counters: relaxed. A thread with a number has its stripe alone.
+// A thread with a number has its stripe alone.
 inline void ShmTransport::count(unsigned number, ProcessId peer, std::uint64_t messages, std::uint64_t sent,
                                 std::uint64_t received) noexcept {
   if (peer == self_) return;
-  Stripe& stripe = stripes_[number];
-  const auto add = [alone = number != ThreadState::kNoNumber](std::atomic<std::uint64_t>& counter, std::uint64_t more) {
-    if (more == 0) return;
-    if (alone)
-      counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-    else
-      counter.fetch_add(more, std::memory_order_relaxed);
-  };
-  add(stripe.messages_sent, messages);
-  add(stripe.bytes_sent, sent);
-  add(stripe.bytes_received, received);
+  stripes_[number].add(messages, sent, received, number != ThreadState::kNoNumber);
 }
 
 ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& options)
@@ -678,14 +668,6 @@ void ShmTransport::progress_thread_main() {
 
 // --- counters ---
 
-Counters ShmTransport::counters() const noexcept {
-  Counters sum;
-  for (const Stripe& stripe : stripes_) {
-    sum.messages_sent += stripe.messages_sent.load(std::memory_order_relaxed);
-    sum.bytes_sent += stripe.bytes_sent.load(std::memory_order_relaxed);
-    sum.bytes_received += stripe.bytes_received.load(std::memory_order_relaxed);
-  }
-  return sum;
-}
+Counters ShmTransport::counters() const noexcept { return sum_of(stripes_); }
 
 }  // namespace ayatori::net::shm

@@ -25,6 +25,7 @@
 
 #include <ayatori/net/transport.hpp>
 #include "base/shared_lock.hpp"
+#include "net/counter_stripe.hpp"
 #include "net/services.hpp"
 #include "net/shm/world.hpp"
 
@@ -96,11 +97,6 @@ class ShmTransport final : public ServicedTransport {
     std::size_t reply_bytes_max = 0;
     Callback on_complete;
   };
-  struct alignas(64) Stripe {
-    std::atomic<std::uint64_t> messages_sent{0};
-    std::atomic<std::uint64_t> bytes_sent{0};
-    std::atomic<std::uint64_t> bytes_received{0};
-  };
   struct Handler {
     HandlerFunction function = nullptr;
     void* context = nullptr;
@@ -167,7 +163,7 @@ class ShmTransport final : public ServicedTransport {
   std::atomic<std::uint32_t> fence_{0};  // what try_fence() steps on: ThreadSanitizer knows no fences
   std::atomic<std::uint32_t> polls_{0};  // a hint for the progress thread (S5)
   std::atomic<std::int64_t> last_look_ns_{0};
-  std::array<Stripe, kStripes> stripes_;
+  std::array<CounterStripe, kStripes> stripes_;
   Services services_;
   std::thread progress_thread_;
 };
