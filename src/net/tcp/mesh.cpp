@@ -2,6 +2,7 @@
 #include "net/tcp/mesh.hpp"
 
 #include <poll.h>
+#include <sodium.h>
 #include <string.h>
 
 #include <algorithm>
@@ -9,7 +10,9 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 
@@ -242,6 +245,23 @@ class Mesh {
 
 base::Status connect_mesh(const TcpConfig& config, Socket listener, std::vector<Socket>* sockets) {
   return Mesh(config, std::move(listener)).run(sockets);
+}
+
+Entrance::Entrance(TcpConfig& config) : config_(config), listener_(config.listener) {
+  AYT_CHECK(config.addresses.size() == static_cast<std::size_t>(config.processes), "{} addresses for {} processes",
+            config.addresses.size(), config.processes);
+}
+
+base::Status Entrance::connect() {
+  base::Status status = connect_mesh(config_, std::move(listener_), &connected_);
+  sodium_memzero(config_.secret.data(), config_.secret.size());
+  return status;
+}
+
+std::vector<Socket> Entrance::take() {
+  if (connected_.empty())
+    if (const base::Status status = connect(); !status.ok()) base::log_error("{}", status.message());
+  return std::exchange(connected_, {});
 }
 
 }  // namespace ayatori::net::tcp

@@ -22,4 +22,19 @@ inline constexpr std::size_t kGuestsMax = 128;
 // status names (kTimeout).
 base::Status connect_mesh(const TcpConfig& config, Socket listener, std::vector<Socket>* sockets);
 
+// A transport's way into its mesh, between its construction and the end of its start().
+class Entrance {
+ public:
+  // `config`: the transport's own. Takes its listener now, and wipes its secret when it has connected.
+  explicit Entrance(TcpConfig& config);
+
+  base::Status connect();      // connect_mesh()
+  std::vector<Socket> take();  // what that made; connects, unless that has been done, and logs who was not reached
+
+ private:
+  TcpConfig& config_;
+  Socket listener_;
+  std::vector<Socket> connected_;
+};
+
 }  // namespace ayatori::net::tcp

@@ -2,7 +2,6 @@
 #include "net/tcp/transport.hpp"
 
 #include <poll.h>
-#include <sodium.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -13,9 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
-#include "base/log.hpp"
 #include "net/served/serve.hpp"
-#include "net/tcp/mesh.hpp"
 
 namespace ayatori::net::tcp {
 
@@ -32,25 +29,15 @@ constexpr int kEventsMax = kMaxProcesses;
 }  // namespace
 
 TcpTransport::TcpTransport(TcpConfig config)
-    : ServedTransport(config, "tcp"), config_(std::move(config)), listener_(config_.listener) {
-  AYT_CHECK(config_.addresses.size() == static_cast<std::size_t>(processes_), "{} addresses for {} processes",
-            config_.addresses.size(), processes_);
+    : ServedTransport(config, "tcp"), config_(std::move(config)), entrance_(config_) {
   for (ProcessId p = 0; p < processes_; ++p)
     peers_.push_back(std::make_unique<TcpPeer>(p, limits_, config_.send_queue_bytes, reply_bytes_max()));
 }
 
 // --- start and end ---
 
-base::Status TcpTransport::connect() {
-  base::Status status = connect_mesh(config_, std::move(listener_), &connected_);
-  sodium_memzero(config_.secret.data(), config_.secret.size());
-  return status;
-}
-
 void TcpTransport::start() {
-  if (connected_.empty())
-    if (const base::Status status = connect(); !status.ok()) base::log_error("{}", status.message());
-  std::vector<Socket> sockets = std::exchange(connected_, {});
+  std::vector<Socket> sockets = entrance_.take();
   for (const std::unique_ptr<Peer>& each : peers_) {
     Socket& socket = sockets[static_cast<std::size_t>(each->process)];
     if (!socket) continue;

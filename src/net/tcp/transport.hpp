@@ -5,6 +5,7 @@
 
 #include "net/served/transport.hpp"
 #include "net/tcp/config.hpp"
+#include "net/tcp/mesh.hpp"
 #include "net/tcp/peer.hpp"
 
 namespace ayatori::net::tcp {
@@ -15,7 +16,7 @@ class TcpTransport final : public served::ServedTransport {
   ~TcpTransport() override;
 
   // Connects with everybody; blocks for start_timeout_ns at most. The status names whoever is not there then.
-  base::Status connect();
+  base::Status connect() { return entrance_.connect(); }
   // Connects, unless that has been done. Whoever was not reached is failed.
   void start() override;
 
@@ -37,10 +38,8 @@ class TcpTransport final : public served::ServedTransport {
   void set_wants_out(TcpPeer& peer, bool wants);
   void leave();
 
-  // Constant after start().
-  TcpConfig config_;
-  Socket listener_;
-  std::vector<Socket> connected_;  // between connect() and start(), by process
+  TcpConfig config_;  // constant after start()
+  Entrance entrance_;
 };
 
 static_assert(TransportLike<TcpTransport>);

@@ -24,7 +24,6 @@
 #include "base/log.hpp"
 #include "net/served/serve.hpp"
 #include "net/served/thread_state.hpp"
-#include "net/tcp/mesh.hpp"
 
 namespace ayatori::net::ucx {
 
@@ -120,25 +119,15 @@ base::Status UcxTransport::create(UcxConfig config, std::unique_ptr<UcxTransport
 }
 
 UcxTransport::UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire)
-    : ServedTransport(config, "ucx"), config_(std::move(config)), listener_(config_.listener), wire_(std::move(wire)) {
-  AYT_CHECK(config_.addresses.size() == static_cast<std::size_t>(processes_), "{} addresses for {} processes",
-            config_.addresses.size(), processes_);
+    : ServedTransport(config, "ucx"), config_(std::move(config)), wire_(std::move(wire)), entrance_(config_) {
   for (ProcessId p = 0; p < processes_; ++p)
     peers_.push_back(std::make_unique<UcxPeer>(p, limits_, config_.send_queue_bytes, reply_bytes_max()));
 }
 
 // --- start and end ---
 
-base::Status UcxTransport::connect() {
-  base::Status status = connect_mesh(config_, std::move(listener_), &connected_);
-  sodium_memzero(config_.secret.data(), config_.secret.size());
-  return status;
-}
-
 void UcxTransport::start() {
-  if (connected_.empty())
-    if (const base::Status status = connect(); !status.ok()) base::log_error("{}", status.message());
-  std::vector<tcp::Socket> sockets = std::exchange(connected_, {});
+  std::vector<tcp::Socket> sockets = entrance_.take();
   std::vector<Card> mine(sockets.size());
   for (const std::unique_ptr<Peer>& each : peers_) {
     UcxPeer& other = wire(*each);

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "net/served/transport.hpp"
+#include "net/tcp/mesh.hpp"
 #include "net/ucx/config.hpp"
 #include "net/ucx/peer.hpp"
 #include "net/ucx/wire.hpp"
@@ -34,7 +35,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   ~UcxTransport() override;
 
   // Connects with everybody; blocks for start_timeout_ns at most. The status names whoever is not there then.
-  base::Status connect();
+  base::Status connect() { return entrance_.connect(); }
   // Connects, unless that has been done. Whoever was not reached is failed.
   void start() override;
 
@@ -72,9 +73,8 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
 
   // Constant after start().
   UcxConfig config_;
-  tcp::Socket listener_;
   std::unique_ptr<Wire> wire_;
-  std::vector<tcp::Socket> connected_;  // between connect() and start(), by process
+  tcp::Entrance entrance_;
 
   // Whoever holds the poll lock.
   served::Work work_;
