@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/remote.hpp"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,12 +11,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <ayatori/net/blocking.hpp>
 #include "base/check.hpp"
 #include "base/clock.hpp"
-#include "base/futex.hpp"
 #include "base/waiter.hpp"
 #include "dsm/remote_coherence.hpp"
 #include "gas/heap.hpp"
@@ -34,7 +33,6 @@ namespace {
 using ult::Descriptor;
 using ult::JoinWord;
 using ult::ProcessQueues;
-using ult::ThreadState;
 using ult::Worker;
 
 enum Function : net::Calls::FunctionId {
@@ -58,7 +56,6 @@ constexpr net::HandlerId kFinishedHandler = net::kTasksHandlers + 2;
 
 constexpr net::HandlerId kOwnerHandler = net::kTasksHandlers + 3;  // RPC: page -> its owner
 constexpr net::HandlerId kPunchHandler = net::kTasksHandlers + 4;  // RPC: PageRange -> nothing
-constexpr gas::SlotIndex kNoThread = gas::kNoSlot;
 
 // A thread on its way; the used pages of its stack follow.
 struct Moving {
@@ -168,10 +165,9 @@ net::Bytes call(int process, Function function, std::span<const std::byte> argum
   return *std::move(result);
 }
 
-template <class T>
-void tell(int process, net::HandlerId handler, const T& message) {
+void tell(int process, net::HandlerId handler, std::span<const std::byte> message) {
   net::Transport& t = *state().transport;
-  net::until_taken(t, [&] { return t.try_message_async({process, handler, &message, sizeof message, {}}); });
+  net::until_taken(t, [&] { return t.try_message_async({process, handler, message.data(), message.size(), {}}); });
 }
 
 // ------------------------------------------------------------------------------------------------ movement
@@ -229,9 +225,14 @@ net::Bytes on_steal(void*, net::ProcessId caller, std::span<const std::byte> arg
   return move_out(d, caller);
 }
 
-net::Bytes on_bring(void*, net::ProcessId caller, std::span<const std::byte> argument) {
+Descriptor& asked_for(std::span<const std::byte> argument) {
   Descriptor& d = thread_at(read_as<Named>(argument).slot);
-  AYT_CHECK(holder_of(d.slot) == self(), "a peer asked for stack {}, which is not here", d.slot);
+  AYT_CHECK(holder_of(slot_of(&d)) == self(), "a peer asked for stack {}, which is not here", slot_of(&d));
+  return d;
+}
+
+net::Bytes on_bring(void*, net::ProcessId caller, std::span<const std::byte> argument) {
+  Descriptor& d = asked_for(argument);
   d.sp = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(d.object) & ~std::uintptr_t{15});  // NOLINT
   dsm::remote()->release();
   return move_out(&d, caller);
@@ -248,8 +249,7 @@ net::Bytes on_place(void*, net::ProcessId caller, std::span<const std::byte> arg
 }
 
 net::Bytes on_start(void*, net::ProcessId caller, std::span<const std::byte> argument) {
-  Descriptor& d = thread_at(read_as<Named>(argument).slot);
-  AYT_CHECK(holder_of(slot_of(&d)) == self(), "a peer asked for thread {}, which is not here", slot_of(&d));
+  Descriptor& d = asked_for(argument);
   dsm::remote()->release();
   return move_out(&d, caller);
 }
@@ -270,7 +270,7 @@ net::Bytes on_spare(void*, net::ProcessId caller, std::span<const std::byte> arg
 
 void answer_join(const Waiter& waiter, const Descriptor& ended) {
   Wake wake{waiter, false, false, self(), ended.error, ended.result};
-  tell(waiter.process, kWakeHandler, wake);
+  tell(waiter.process, kWakeHandler, bytes_of(wake));
 }
 
 net::Bytes on_join(void*, net::ProcessId, std::span<const std::byte> argument) {
@@ -448,6 +448,22 @@ void join_apart(Descriptor* self_, Descriptor* child) {
   state().calls->post(holder_of(join.slot), kJoin, copy_of(bytes_of(join)));
 }
 
+Descriptor* steal(Worker& w) {
+  const int victim = random_other_process(w);
+  if (victim < 0) return nullptr;
+  const std::int64_t start = base::real_now_ns();
+  const std::uint64_t random = w.random >> 40;
+  Descriptor* const d = move_in(call(victim, kSteal, bytes_of(random)));
+  w.counters.steal_ns += static_cast<std::uint64_t>(base::real_now_ns() - start);
+  return d;
+}
+
+void fetch(Descriptor* d, Function how) {
+  const Named named{slot_of(d)};
+  const int holder = holder_of(named.slot);
+  if (holder != self()) move_in(call(holder, how, bytes_of(named)));
+}
+
 // Asks `ask(process)` about what lies on a stack, from holder to holder (R1 of peers.hpp), until its answer is none of them.
 template <class Ask>
 void follow_holders(gas::SlotIndex slot, Ask&& ask) {
@@ -489,7 +505,7 @@ void free_apart(Descriptor* d, int process) {
   call_native(
       [](void* p) {
         auto* const freed = static_cast<Descriptor*>(p);
-        tell(freed->proxy_process, kFreedHandler, Named{slot_of(freed)});
+        tell(freed->proxy_process, kFreedHandler, bytes_of(Named{slot_of(freed)}));
       },
       d);
 }
@@ -608,18 +624,11 @@ void wake(Descriptor* d) {
   if (d->proxy) {
     const Wake message{waiter_of(d), d->timed_out, d->barrier_last, -1, nullptr, nullptr};
     retire(d);
-    tell(message.waiter.process, kWakeHandler, message);
+    tell(message.waiter.process, kWakeHandler, bytes_of(message));
     return;
   }
   d->needs_acquire = true;
-  if (d->os_thread) {
-    d->os_wake.store(1, std::memory_order_release);  // pairs with the waiter's acquire load
-    base::futex_wake(d->os_wake, 1);
-    return;
-  }
-  d->state = ThreadState::kReady;
-  mine().ready.push(d);
-  ult::ring(self());
+  ult::make_ready(d, true);
 }
 
 void ask(int process, const sync::Call& call) {
@@ -685,29 +694,6 @@ CThreads c_threads(int process) {
   return c_threads_call().sums;  // call_native does not switch threads
 }
 
-Descriptor* steal(Worker& w) {
-  const auto n = static_cast<std::uint64_t>(processes());
-  w.random = w.random * 6364136223846793005ULL + 1442695040888963407ULL;
-  const int victim = static_cast<int>((static_cast<std::uint64_t>(self()) + 1 + (w.random >> 33) % (n - 1)) % n);
-  const std::int64_t start = base::real_now_ns();
-  const std::uint64_t random = w.random >> 40;
-  Descriptor* const d = move_in(call(victim, kSteal, bytes_of(random)));
-  w.counters.steal_ns += static_cast<std::uint64_t>(base::real_now_ns() - start);
-  return d;
-}
-
-void bring(Descriptor* d) {
-  const Named named{slot_of(d)};
-  const int holder = holder_of(named.slot);
-  if (holder != self()) move_in(call(holder, kBring, bytes_of(named)));
-}
-
-void start(Descriptor* d) {
-  const Named named{slot_of(d)};
-  const int holder = holder_of(named.slot);
-  if (holder != self()) move_in(call(holder, kStart, bytes_of(named)));
-}
-
 Descriptor* spare_threads(int process, std::uint32_t count) {
   const net::Bytes slots = call(process, kSpare, bytes_of(count));
   Descriptor* list = nullptr;
@@ -734,8 +720,8 @@ Descriptor* spare_threads(int process, std::uint32_t count) {
 
 void set_hooks(ult::Hooks& hooks) {
   hooks.steal_remote = steal;
-  hooks.bring_placed = bring;
-  hooks.start_placed = start;
+  hooks.bring_placed = [](Descriptor* d) { fetch(d, kBring); };
+  hooks.start_placed = [](Descriptor* d) { fetch(d, kStart); };
   hooks.release = [] { dsm::remote()->release(); };
   hooks.join_apart = join_apart;
   hooks.detach_apart = detach_apart;
@@ -754,7 +740,7 @@ void set_heap_hooks(gas::heap::Hooks& hooks) {
 
 void tell_finished() {
   for (int p = 0; p < processes(); ++p)
-    if (p != self()) tell(p, kFinishedHandler, Named{kNoThread});
+    if (p != self()) tell(p, kFinishedHandler, {});
 }
 
 }  // namespace ayatori::tasks::remote

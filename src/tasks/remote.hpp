@@ -62,12 +62,14 @@ struct CThreads {
 };
 CThreads c_threads(int process);  // any stack
 
-ult::Descriptor* steal(ult::Worker& w);
-void bring(ult::Descriptor* d);
+// Free threads whose stacks that process held, `count` at most, linked through next; this process holds them now. Null: it
+// has none. Native stack.
 ult::Descriptor* spare_threads(int process, std::uint32_t count);
+// For runtime.cpp, before the run: how ult and the heap reach other processes.
 void set_hooks(ult::Hooks& hooks);
-std::uint64_t messages_sent() noexcept;
 void set_heap_hooks(gas::heap::Hooks& hooks);
+// The job has finished: wakes all others. Native stack, once.
 void tell_finished();
+std::uint64_t messages_sent() noexcept;  // by this process; 0 before connect()
 
 }  // namespace ayatori::tasks::remote

@@ -77,10 +77,8 @@ void map_stack(gas::SlotIndex slot, gas::PageIndex first_used, gas::PageIndex en
 
 Descriptor* steal_remote(Worker& w) {
   State& s = state();
-  w.random = w.random * 6364136223846793005ULL + 1442695040888963407ULL;
-  const auto n = static_cast<std::uint64_t>(s.processes);
-  if (n < 2) return nullptr;
-  const int victim = static_cast<int>((static_cast<std::uint64_t>(s.self) + 1 + (w.random >> 33) % (n - 1)) % n);
+  const int victim = random_other_process(w);
+  if (victim < 0) return nullptr;
   ProcessQueues& q = *s.queues[victim];
   bool worth = q.ready.count.load(std::memory_order_relaxed) != 0;
   for (int i = 0; i < q.workers && !worth; ++i) worth = !q.worker[i].deque.looks_empty();
@@ -273,6 +271,13 @@ void pin_worker(int number) {
 std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept {
   // Stacks begin at different offsets of their pages, or all would share the same cache sets.
   return gas::user_view() + (std::size_t{slot} + 1) * (gas::layout().slot_pages << gas::kPageShift) - (slot % 8) * 256;
+}
+
+int random_other_process(Worker& w) noexcept {
+  const auto n = static_cast<std::uint64_t>(state().processes);
+  if (n < 2) return -1;
+  w.random = w.random * 6364136223846793005ULL + 1442695040888963407ULL;
+  return static_cast<int>((static_cast<std::uint64_t>(state().self) + 1 + (w.random >> 33) % (n - 1)) % n);
 }
 
 Descriptor* own_spare_threads(std::uint32_t count) {

@@ -48,8 +48,9 @@ struct StatsRow {
 };
 StatsRow worker_stats() noexcept;  // sums over this process's workers
 
-// For remote.hpp: where the objects of a slot's thread end; free stacks of this process, linked through next; the job's end
-// as this process sees it.
+// For remote.hpp: whom to steal from next, -1 in a job of one process; where the objects of a slot's thread end; free stacks
+// of this process, linked through next; the job's end as this process sees it.
+int random_other_process(ult::Worker& w) noexcept;
 std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept;
 ult::Descriptor* own_spare_threads(std::uint32_t count);
 void finish_here() noexcept;

@@ -1,87 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/sync.hpp"
 
-#include <unistd.h>
-
 #include <atomic>
-#include <limits>
-#include <mutex>
 #include <new>
 #include <system_error>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
-#include "base/futex.hpp"
 #include "gas/space.hpp"
 #include "tasks/address_table.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
+#include "tasks/sync_ask.hpp"
+#include "tasks/sync_object.hpp"
+#include "tasks/sync_statics.hpp"
 #include "ult/current.hpp"
 #include "ult/scheduler.hpp"
 
 namespace ayatori::tasks::sync {
 
-namespace {
-
-using ult::Descriptor;
-using ult::ThreadState;
-using ult::Worker;
-
-// word of a mutex: bit 0 locked, bit 1 waiters, from bit 8 the process of the last holder.
-constexpr std::uint32_t kLocked = 1;
-constexpr std::uint32_t kWaiters = 2;
-constexpr std::uint32_t last(int process) { return static_cast<std::uint32_t>(process) << 8; }
-
-struct alignas(64) Object {
-  Kind kind;
-  std::uint32_t next_free;  // Guarded by the pool's lock.
-  base::SharedLock guard;
-  std::atomic<std::uint32_t> word;   // mutex
-  ult::List waiters;                 // Guarded by guard.
-  std::ptrdiff_t expected, arrived;  // barrier; expected: a semaphore's value; guarded by guard
-  std::uint64_t arrived_processes;   // barrier; semaphore: who posted what is in the value; guarded by guard
-  std::uint64_t leaving_processes;   // barrier; of the last one to arrive
-  ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release; guarded
-  bool completing;                   // barrier: all have arrived, barrier_release is still to come; guarded
-  std::uint32_t users;               // Y6; 0: not in static data. Guarded by the pool's statics.
-  std::atomic<std::uint64_t> phase;  // barrier: releases so far; changed under guard
-  std::uint32_t type;                // type_of()
-  std::atomic<std::uint32_t> depth;  // holding(); as owner, and ordered by the mutex where the reader holds it
-  std::atomic<std::uint64_t> owner;  // holding()
-};
-
-constexpr int kHolderShift = 24;
-constexpr std::uint32_t kObjects = 1u << kHolderShift;
-constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
-
-struct Pool {
-  base::SharedLock lock;
-  base::SharedLock statics;               // before lock
-  std::uint32_t used = 0;                 // Guarded by lock.
-  std::uint32_t free_head = 0;            // Guarded by lock.
-  std::uint32_t os_waiters_used = 0;      // Guarded by lock.
-  Descriptor* free_os_waiters = nullptr;  // Guarded by lock; linked through next
-};
-
-struct State {
-  Pool* pool = nullptr;
-  Object* objects = nullptr;
-  Descriptor* os_waiters = nullptr;
-  std::atomic<pid_t> member = 0;  // set with the first object in static data; a number, nothing is ordered by it
-};
 constinit State state;
 
-// Where processes share no memory (gas::apart()), an object is held by the process that made it; its handle says which.
-int holder_of(Handle h) noexcept { return (h >> 63) != 0 ? 0 : static_cast<int>(h >> kHolderShift); }
-bool away(Handle h) noexcept { return gas::apart() && holder_of(h) != self(); }
-std::uint32_t index_of(Handle h) noexcept { return static_cast<std::uint32_t>(h) & (kObjects - 1); }
+namespace {
 
-Object& object(Handle h, Kind kind) {
-  AYT_CHECK(index_of(h) != 0 && (gas::apart() ? holder_of(h) == self() : h < kObjects) &&
-                state.objects[index_of(h)].kind == kind,
-            "a mutex, condition variable or barrier was used that is not alive (handle {})", h);
-  return state.objects[index_of(h)];
-}
+using ult::ThreadState;
+using ult::Worker;
 
 // Fences between the process where something was ordered and this one. Without shared memory whoever tells another process
 // of it has released, so that only this process's own writes are left to release.
@@ -136,277 +79,6 @@ void destroy_native(void* argument) {
   state.objects[h].next_free = pool.free_head;
   pool.free_head = h;
   pool.lock.unlock();
-}
-
-Handle create(Kind kind) {
-  thread_local Creation creation;  // not on the stack: that may lie in the space
-  creation = {kind, 0};
-  // The thread stays on this worker: call_native does not switch threads.
-  call_native(&create_native, &creation);
-  const std::uint32_t h = creation.made;
-  if (h == 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "ayatori");
-  Object& o = state.objects[h];
-  o.kind = kind;
-  o.waiters = {};
-  o.leaving = {};
-  o.word.store(last(self()), std::memory_order_relaxed);  // published with the handle
-  o.expected = o.arrived = 0;
-  o.arrived_processes = 0;
-  o.completing = false;
-  o.users = 0;
-  o.phase.store(0, std::memory_order_relaxed);
-  o.type = 0;
-  o.depth.store(0, std::memory_order_relaxed);
-  o.owner.store(0, std::memory_order_relaxed);
-  return gas::apart() ? h | static_cast<Handle>(self()) << kHolderShift : h;
-}
-
-// ------------------------------------------------------------------------------------------------ objects held elsewhere
-
-// A question on its way to the native stack: the caller's own may lie in the space. Set and read on one worker.
-[[gnu::noinline]] Call& question() {
-  thread_local Call call;
-  return call;
-}
-std::uint64_t& answered() {
-  thread_local std::uint64_t value;
-  return value;
-}
-Call about(Ask ask, Handle h) noexcept {
-  Call c{};
-  c.ask = ask;
-  c.actor = self();
-  c.object = h;
-  c.waiter_process = -1;
-  c.wait_ns = kForEver;
-  return c;
-}
-std::int64_t time_left(std::int64_t deadline_ns) noexcept {
-  return deadline_ns == kForEver ? kForEver : std::max<std::int64_t>(0, deadline_ns - base::real_now_ns());
-}
-bool orders_before(Ask ask) noexcept {  // what the asker wrote must be seen by others
-  return ask != Ask::kLock && ask != Ask::kTryLock && ask != Ask::kWaitPhase && ask != Ask::kSemaphoreWait &&
-         ask != Ask::kSemaphoreTryWait && ask < Ask::kDestroy;
-}
-void put_waiter(Call& c, const Descriptor* d) {
-  const remote::Waiter w = remote::waiter_of(d);
-  c.waiter_process = w.process;
-  c.waiter_index = w.index;
-  c.waiter_os = w.os;
-}
-
-void* op_ask(Worker& w, Descriptor* self_, void*) {
-  Call c = question();
-  put_waiter(c, self_);
-  self_->state = c.ask == Ask::kLock ? ThreadState::kLocking : ThreadState::kWaiting;
-  self_->wait_object = nullptr;
-  self_->wait_mutex = c.object;  // for people
-  self_->timed_out = false;
-  if (orders_before(c.ask)) dsm::release(self());
-  remote::ask(holder_of(c.object), c);
-  return ult::schedule(w);
-}
-
-Descriptor* os_descriptor();
-void os_block(Descriptor* d);
-
-// Asks, and suspends the caller until it is answered. What the answer says stands in the descriptor that it returns.
-const Descriptor* ask_and_wait(const Call& call) {
-  if (ult::on_user_thread()) {
-    question() = call;
-    ult::on_native(&op_ask, nullptr);
-    return ult::current_worker()->current;
-  }
-  Descriptor* d = os_descriptor();
-  d->timed_out = false;
-  Call c = call;
-  put_waiter(c, d);
-  if (orders_before(c.ask)) dsm::release(self());
-  remote::ask(holder_of(c.object), c);
-  os_block(d);
-  dsm::acquire();
-  return d;
-}
-
-// Waits, with its worker, until it has been done: whoever is told of it afterwards may destroy the object.
-void ask_value_native(void*) {
-  const Call c = question();
-  if (orders_before(c.ask)) dsm::release(self());
-  answered() = remote::ask_value(holder_of(c.object), c);
-}
-std::uint64_t ask_value(const Call& call) {
-  question() = call;
-  call_native(&ask_value_native, nullptr);
-  return answered();  // call_native does not switch threads
-}
-void tell(const Call& call) { ask_value(call); }
-
-void destroy(Handle h, Kind kind) {
-  if (h == 0) return;
-  if (away(h)) {
-    Call c = about(Ask::kDestroy, h);
-    c.count = static_cast<std::int64_t>(kind);
-    return finished() ? void() : tell(c);
-  }
-  (void)object(h, kind);
-  call_native(&destroy_native, reinterpret_cast<void*>(h));  // NOLINT
-}
-
-// ------------------------------------------------------------------------------------------------ static data (Y6)
-
-struct Sharing {
-  const void* where;
-  Kind kind;
-  Handle handle;  // of share: made, then agreed on; of unshare: 0 unless this was the last user
-};
-thread_local Sharing sharing_slot;  // as object_slot below
-[[gnu::noinline]] Sharing& sharing() { return sharing_slot; }
-
-void share_native(void* argument) {
-  auto& s = *static_cast<Sharing*>(argument);
-  Pool& pool = *state.pool;
-  pool.statics.lock();
-  const Handle there = address_table::find(s.where);
-  const bool lives = alive(there, s.kind) && state.objects[there].users != 0;
-  s.handle = lives ? there : address_table::replace(s.where, there, s.handle);
-  if (s.handle != 0) ++state.objects[s.handle].users;
-  pool.statics.unlock();
-}
-
-void unshare_native(void* argument) {
-  auto& s = *static_cast<Sharing*>(argument);
-  Pool& pool = *state.pool;
-  pool.statics.lock();
-  if (--state.objects[s.handle].users != 0)
-    s.handle = 0;
-  else
-    address_table::erase(s.where);
-  pool.statics.unlock();
-}
-
-// Where processes share no memory, an object in static data is process 0's, and the others name it by its address: nobody
-// is asked when it is constructed, which may be before there is a network.
-constexpr Handle kNamed = Handle{1} << 63;
-// Of process 0. No memory of the C library's heap: what main takes of it lies at the same addresses everywhere.
-struct Statics {
-  static constexpr int kMax = 4096;
-  struct Entry {
-    std::uintptr_t where;
-    Handle handle;
-    int users;
-  };
-  base::SharedLock lock;
-  Entry entries[kMax];  // Guarded by lock.
-  int count;            // Guarded by lock.
-
-  Entry* find(std::uintptr_t where) noexcept {
-    for (int i = 0; i < count; ++i)
-      if (entries[i].where == where) return &entries[i];
-    return nullptr;
-  }
-};
-constinit Statics statics{};
-
-Handle share_here(std::uintptr_t where, Handle made, int users) {
-  const std::lock_guard guard(statics.lock);
-  Statics::Entry* e = statics.find(where);
-  if (!e) {
-    AYT_CHECK(statics.count < Statics::kMax, "more than {} ayatori objects in static data", Statics::kMax);
-    e = &statics.entries[statics.count++];
-    *e = {where, made, 0};
-  }
-  e->users += users;
-  return e->handle;
-}
-// What that was the last user of, or 0.
-Handle unshare_here(std::uintptr_t where) {
-  const std::lock_guard guard(statics.lock);
-  Statics::Entry* const e = statics.find(where);
-  if (!e || --e->users > 0) return 0;
-  const Handle ended = e->handle;
-  *e = statics.entries[--statics.count];
-  return ended;
-}
-
-// What all processes have for the object at `where`. Before there is a network, every process constructs what process 0 does.
-Handle share_apart(const void* where, Kind kind, Handle made) {
-  const auto address = reinterpret_cast<std::uintptr_t>(where);
-  Handle agreed;
-  if (self() == 0) {
-    agreed = share_here(address, made, remote::connected() ? 1 : processes());
-  } else if (!remote::connected()) {
-    agreed = kNamed | address;
-  } else {
-    Call c = about(Ask::kShareStatic, 0);
-    c.count = static_cast<std::int64_t>(address);
-    c.other = made;
-    agreed = ask_value(c);
-  }
-  if (agreed != made) destroy(made, kind);
-  return agreed;
-}
-// What the caller is to end, or 0.
-Handle unshare_apart(const void* where) {
-  Call c = about(Ask::kUnshareStatic, 0);
-  c.count = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(where));
-  return self() == 0 ? unshare_here(static_cast<std::uintptr_t>(c.count)) : ask_value(c);
-}
-
-// At process 0: what it knows by another's name.
-Handle local_handle(Handle h) {
-  if ((h & kNamed) == 0) return h;
-  const std::lock_guard guard(statics.lock);
-  const Statics::Entry* const e = statics.find(h & ~kNamed);
-  AYT_CHECK(e != nullptr, "process 0 never made the ayatori object in static data at {:#x} that another process uses",
-            h & ~kNamed);
-  return e->handle;
-}
-
-// ------------------------------------------------------------------------------------------------ waiters
-
-constexpr std::uint32_t kOsWaiters = 1u << 16;  // of all processes together
-
-// The descriptor of a waiting OS thread of the program. In memory mapped by all before the fork: who wakes it may run in
-// any process (apart: it is woken here, by a message). A used one keeps its wait_sequence, so that a timer that outlived its wait is known.
-class OsWaiter {
- public:
-  OsWaiter() {
-    Pool& pool = *state.pool;
-    pool.lock.lock();
-    d_ = pool.free_os_waiters;
-    if (d_)
-      pool.free_os_waiters = d_->next;
-    else if (pool.os_waiters_used < kOsWaiters)
-      d_ = new (&state.os_waiters[pool.os_waiters_used++]) Descriptor{};
-    pool.lock.unlock();
-    AYT_CHECK(d_ != nullptr, "more than {} OS threads wait for mutexes, condition variables and barriers", kOsWaiters);
-    d_->os_thread = true;
-    d_->os_process = self();
-  }
-  ~OsWaiter() {
-    Pool& pool = *state.pool;
-    pool.lock.lock();
-    d_->next = pool.free_os_waiters;
-    pool.free_os_waiters = d_;
-    pool.lock.unlock();
-  }
-  OsWaiter(const OsWaiter&) = delete;
-  OsWaiter& operator=(const OsWaiter&) = delete;
-  Descriptor* get() const noexcept { return d_; }
-
- private:
-  Descriptor* d_;
-};
-
-Descriptor* os_descriptor() {
-  thread_local OsWaiter mine;
-  return mine.get();
-}
-
-void os_block(Descriptor* d) {
-  while (d->os_wake.load(std::memory_order_acquire) == 0)  // pairs with make_ready
-    base::futex_wait(d->os_wake, 0, 100 * base::kNsPerMs);
-  d->os_wake.store(0, std::memory_order_relaxed);
 }
 
 // ------------------------------------------------------------------------------------------------ mutex
@@ -790,6 +462,40 @@ Descriptor* current() { return ult::current_worker()->current; }
 
 }  // namespace
 
+Handle create(Kind kind) {
+  thread_local Creation creation;  // not on the stack: that may lie in the space
+  creation = {kind, 0};
+  // The thread stays on this worker: call_native does not switch threads.
+  call_native(&create_native, &creation);
+  const std::uint32_t h = creation.made;
+  if (h == 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "ayatori");
+  Object& o = state.objects[h];
+  o.kind = kind;
+  o.waiters = {};
+  o.leaving = {};
+  o.word.store(last(self()), std::memory_order_relaxed);  // published with the handle
+  o.expected = o.arrived = 0;
+  o.arrived_processes = 0;
+  o.completing = false;
+  o.users = 0;
+  o.phase.store(0, std::memory_order_relaxed);
+  o.type = 0;
+  o.depth.store(0, std::memory_order_relaxed);
+  o.owner.store(0, std::memory_order_relaxed);
+  return gas::apart() ? h | static_cast<Handle>(self()) << kHolderShift : h;
+}
+
+void destroy(Handle h, Kind kind) {
+  if (h == 0) return;
+  if (away(h)) {
+    Call c = about(Ask::kDestroy, h);
+    c.count = static_cast<std::int64_t>(kind);
+    return finished() ? void() : tell(c);
+  }
+  (void)object(h, kind);
+  call_native(&destroy_native, reinterpret_cast<void*>(h));  // NOLINT
+}
+
 void reserve() {
   state.pool = new (gas::shared_map(sizeof(Pool), "synchronisation objects")) Pool;
   address_table::reserve();
@@ -1032,39 +738,6 @@ std::uint32_t semaphore_value(Handle h) noexcept {
       std::atomic_ref<std::ptrdiff_t>(object(h, Kind::kSemaphore).expected).load(std::memory_order_relaxed));
 }
 
-Handle construct(const void* where, Kind kind, std::ptrdiff_t expected) {
-  const Handle made = kind == Kind::kBarrier ? barrier_create(expected) : create(kind);
-  if (gas::contains(where) || !address_table::is_static(where)) return made;
-  if (state.member.load(std::memory_order_relaxed) == 0) state.member.store(getpid(), std::memory_order_relaxed);
-  if (gas::apart()) return share_apart(where, kind, made);
-  sharing() = {where, kind, made};
-  call_native(&share_native, &sharing());
-  const Handle agreed = sharing().handle;  // call_native does not switch threads
-  if (agreed == made) return made;
-  const bool alike = agreed != 0 && state.objects[agreed].type == state.objects[made].type;
-  destroy(made, kind);
-  if (agreed == 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "ayatori");
-  AYT_CHECK(alike, "an ayatori::barrier in static data was made for {} threads, by another process for {}", expected,
-            state.objects[agreed].type);
-  return agreed;
-}
-
-void destruct(const void* where, Handle h, Kind kind) noexcept {
-  if (h == 0) return;
-  if (gas::apart()) {
-    if (gas::contains(where) || !address_table::is_static(where)) return destroy(h, kind);
-    // A child that the program forked; or the job is over, and process 0 perhaps gone.
-    if (getpid() != state.member.load(std::memory_order_relaxed) || finished()) return;
-    return destroy(unshare_apart(where), kind);
-  }
-  if (object(h, kind).users == 0) return destroy(h, kind);
-  if (getpid() != state.member.load(std::memory_order_relaxed))
-    return;  // a child that the program forked: the object is its parent's
-  sharing() = {where, kind, h};
-  call_native(&unshare_native, &sharing());
-  if (sharing().handle != 0) destroy(h, kind);
-}
-
 bool alive(Handle h, Kind kind) noexcept {
   if (away(h)) {
     Call c = about(Ask::kAlive, h);
@@ -1101,16 +774,6 @@ void set_holding(Handle h, const Holding& now) noexcept {
   Object& o = state.objects[index_of(h)];
   o.depth.store(now.depth, std::memory_order_relaxed);
   o.owner.store(now.owner, std::memory_order_relaxed);  // others look for their own number only
-}
-
-bool table_is_away() noexcept { return gas::apart() && self() != 0; }
-Handle ask_table(Ask ask, const void* address, Handle before, Handle handle) noexcept {
-  Call c = about(ask, before);
-  c.count = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address));
-  c.other = handle;
-  question() = c;
-  call_native([](void*) { answered() = remote::ask_value(0, question()); }, nullptr);
-  return answered();  // call_native does not switch threads
 }
 
 std::uint64_t serve(const Call& call) {
@@ -1195,12 +858,6 @@ std::uint64_t serve(const Call& call) {
   }
   return 0;
 }
-
-Descriptor* os_waiter(std::uint32_t index) noexcept {
-  AYT_CHECK(index < kOsWaiters, "a peer named waiter {}", index);
-  return &state.os_waiters[index];
-}
-std::uint32_t os_waiter_index(const Descriptor* d) noexcept { return static_cast<std::uint32_t>(d - state.os_waiters); }
 
 int keeper(Handle h) noexcept { return holder_of(h); }
 

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects behind the handles of sync.hpp, for the files that implement it (its rules Y1-Y6).
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "base/check.hpp"
+#include "base/shared_lock.hpp"
+#include "gas/space.hpp"
+#include "tasks/runtime.hpp"
+#include "tasks/sync.hpp"
+#include "ult/scheduler.hpp"
+
+namespace ayatori::tasks::sync {
+
+using ult::Descriptor;
+
+// word of a mutex: bit 0 locked, bit 1 waiters, from bit 8 the process of the last holder.
+inline constexpr std::uint32_t kLocked = 1;
+inline constexpr std::uint32_t kWaiters = 2;
+constexpr std::uint32_t last(int process) { return static_cast<std::uint32_t>(process) << 8; }
+
+struct alignas(64) Object {
+  Kind kind;
+  std::uint32_t next_free;  // Guarded by the pool's lock.
+  base::SharedLock guard;
+  std::atomic<std::uint32_t> word;   // mutex
+  ult::List waiters;                 // Guarded by guard.
+  std::ptrdiff_t expected, arrived;  // barrier; expected: a semaphore's value; guarded by guard
+  std::uint64_t arrived_processes;   // barrier; semaphore: who posted what is in the value; guarded by guard
+  std::uint64_t leaving_processes;   // barrier; of the last one to arrive
+  ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release; guarded
+  bool completing;                   // barrier: all have arrived, barrier_release is still to come; guarded
+  std::uint32_t users;               // Y6; 0: not in static data. Guarded by the pool's statics.
+  std::atomic<std::uint64_t> phase;  // barrier: releases so far; changed under guard
+  std::uint32_t type;                // type_of()
+  std::atomic<std::uint32_t> depth;  // holding(); as owner, and ordered by the mutex where the reader holds it
+  std::atomic<std::uint64_t> owner;  // holding()
+};
+
+inline constexpr int kHolderShift = 24;
+inline constexpr std::uint32_t kObjects = 1u << kHolderShift;
+inline constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
+
+struct Pool {
+  base::SharedLock lock;
+  base::SharedLock statics;               // before lock
+  std::uint32_t used = 0;                 // Guarded by lock.
+  std::uint32_t free_head = 0;            // Guarded by lock.
+  std::uint32_t os_waiters_used = 0;      // Guarded by lock.
+  Descriptor* free_os_waiters = nullptr;  // Guarded by lock; linked through next
+};
+
+struct State {
+  Pool* pool = nullptr;
+  Object* objects = nullptr;
+  Descriptor* os_waiters = nullptr;
+  std::atomic<pid_t> member = 0;  // set with the first object in static data; a number, nothing is ordered by it
+};
+extern constinit State state;
+
+// Where processes share no memory (gas::apart()), an object is held by the process that made it; its handle says which.
+inline int holder_of(Handle h) noexcept { return (h >> 63) != 0 ? 0 : static_cast<int>(h >> kHolderShift); }
+inline bool away(Handle h) noexcept { return gas::apart() && holder_of(h) != self(); }
+inline std::uint32_t index_of(Handle h) noexcept { return static_cast<std::uint32_t>(h) & (kObjects - 1); }
+
+inline Object& object(Handle h, Kind kind) {
+  AYT_CHECK(index_of(h) != 0 && (gas::apart() ? holder_of(h) == self() : h < kObjects) &&
+                state.objects[index_of(h)].kind == kind,
+            "a mutex, condition variable or barrier was used that is not alive (handle {})", h);
+  return state.objects[index_of(h)];
+}
+
+Handle create(Kind kind);
+void destroy(Handle h, Kind kind);
+
+inline constexpr std::uint32_t kOsWaiters = 1u << 16;  // of all processes together
+// With which the calling OS thread of the program waits, and how it waits.
+Descriptor* os_descriptor();
+void os_block(Descriptor* d);
+
+}  // namespace ayatori::tasks::sync
