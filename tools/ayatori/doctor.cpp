@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <memory>
 
 #include "commands.hpp"
 #include "system.hpp"
+#include "usage.hpp"
 
 namespace ayatori::tool {
 namespace {
@@ -25,13 +24,6 @@ constexpr const char* kFooter =
     "are only counted; --json has all.\n"
     "Exit status: 0 no problem, 1 a problem, 2 wrong options.\n";
 
-class Formatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: ayatori doctor [--json] [--hosts A,B,... [--rsh COMMAND]] [PROGRAM]\n";
-  }
-};
-
 }  // namespace
 
 int doctor_command(int argc, char** argv) {
@@ -39,7 +31,8 @@ int doctor_command(int argc, char** argv) {
   std::string hosts, rsh, program;
   CLI::App app("Is anything wrong with this machine, or between hosts, and what to do about it?");
   app.name("ayatori doctor");
-  app.formatter(std::make_shared<Formatter>());
+  app.formatter(
+      std::make_shared<UsageFormatter>("ayatori doctor [--json] [--hosts A,B,... [--rsh COMMAND]] [PROGRAM]"));
   app.footer(kFooter);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_flag("--json", json, "all findings, for scripts");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include "base/knobs.hpp"
 #include "net/bootstrap/job_control.hpp"
 #include "system.hpp"
+#include "usage.hpp"
 
 namespace ayatori::tool {
 namespace {
@@ -26,13 +25,6 @@ constexpr const char* kFooter =
     "Exit status: the program's; 128+S when a process was killed by signal S; 130, 143, 129 after SIGINT, SIGTERM, "
     "SIGHUP;\n"
     "125 when start-up failed, 126 when PROGRAM is not executable, 127 when it is not found.";
-
-class Formatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: ayatori run [OPTIONS] [--] PROGRAM ARGS...\n";
-  }
-};
 
 bool parse_processes(const std::string& text, int& processes) {
   const char* const end = text.data() + text.size();
@@ -116,7 +108,7 @@ int parse_run_options(int argc, char** argv, RunOptions& options) {
 
   CLI::App app("Run PROGRAM as one job of several processes, on this machine or on several hosts");
   app.name("ayatori run");
-  app.formatter(std::make_shared<Formatter>());
+  app.formatter(std::make_shared<UsageFormatter>("ayatori run [OPTIONS] [--] PROGRAM ARGS..."));
   app.footer(kFooter);
   app.prefix_command();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -113,16 +113,7 @@ is 1 && says 'problem +ayatori .* on a; .* on b|problem +ayatori .* on b; .* on 
 hosts a,b --rsh "case {host} in b) PATH='$work/other' ;; a) PATH='$work/bin' ;; esac; export PATH; exec /bin/sh -c {command}" net_ring
 is 1 && says 'problem +program .* on .*; .* on ' && advises
 
-# Two machines, as far as a network can tell.
-one=ayd$$a two=ayd$$b
-if [ "$(id -u)" = 0 ] && ip netns add $one 2>/dev/null; then
-  trap 'ip netns del $one 2>/dev/null; ip netns del $two 2>/dev/null; rm -rf "$work"' EXIT
-  ip netns add $two
-  ip -n $one link add veth0 type veth peer name veth0 netns $two
-  ip -n $one addr add 10.213.78.1/24 dev veth0
-  ip -n $two addr add 10.213.78.2/24 dev veth0
-  for name in $one $two; do ip -n $name link set veth0 up && ip -n $name link set lo up; done
-  apart='ip netns exec {host} sh -c {command}'
+if two_hosts 10.213.78; then
   hosts $one,$two --rsh "$apart"
   is "$found" && says 'connections +2 of 2 made$'
   # No way back, and an address that is not there.
@@ -133,8 +124,6 @@ if [ "$(id -u)" = 0 ] && ip netns add $one 2>/dev/null; then
   ip -n $two link set veth0 down
   hosts $one,$two --rsh "$apart"
   is 1 && says "problem +connections +$two has no address" && advises
-else
-  echo "not run: two network namespaces (needs root, and a kernel that lets it)"
 fi
 nothing_left
 finish

@@ -57,6 +57,23 @@ nothing_left() {
   done
   complain "$called: left behind: $left"
 }
+# two_hosts NETWORK: two machines, as far as a network can tell: namespaces $one (NETWORK.1) and $two (NETWORK.2) joined by
+# a veth pair, without loopback between them; $apart reaches them. Fails, and says so, where that is not to be had.
+two_hosts() {
+  one=ayt$$a two=ayt$$b
+  if [ "$(id -u)" != 0 ] || ! ip netns add $one 2>/dev/null; then
+    echo "not run: two network namespaces (needs root, and a kernel that lets it)"
+    return 1
+  fi
+  trap 'ip netns del $one 2>/dev/null; ip netns del $two 2>/dev/null; rm -rf "$work"' EXIT
+  ip netns add $two
+  ip -n $one link add veth0 type veth peer name veth0 netns $two
+  ip -n $one addr add "$1.1/24" dev veth0
+  ip -n $two addr add "$1.2/24" dev veth0
+  for name in $one $two; do ip -n $name link set veth0 up && ip -n $name link set lo up; done
+  # shellcheck disable=SC2034 # for the caller
+  apart='ip netns exec {host} sh -c {command}'
+}
 finish() {
   [ $bad = 0 ] && echo "$cases calls did as they should"
   exit $bad
