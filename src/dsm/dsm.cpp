@@ -143,6 +143,7 @@ bool resolve(void* address, bool write, void* context) {
   if (s.remote) return resolve_remote(address, write, context);
   if (gas::apart()) {
     if (owned_here(gas::page_of(address))) return true;
+    if (!s.hooks.connect) return false;
     s.hooks.connect();  // main, before the run: outside the C library's heap, which never touches the space
     return resolve_remote(address, write, context);
   }
