@@ -5,8 +5,9 @@
 // K1. now() is ordered: it does not begin before what precedes it has ended, nor does what follows begin before it.
 // K2. What lies between two now() includes the cost of one of them: read_ns(), the median of times between which nothing
 //     lies. median_ns() subtracts it.
-// K3. A counter may advance in steps of several ticks. A time that is a whole number of steps then stands for all times half
-//     a step around it, evenly: median_ns() is the median of these (the median of grouped data), finer than a step.
+// K3. A counter may advance in steps of several ticks, a tick more or less. A time that is a whole number of steps then stands
+//     for all times half a step around it, evenly: median_ns() is the median of these (the median of grouped data), finer than
+//     a step.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +49,7 @@ class Clock {
     std::sort(sorted.begin(), sorted.end());
     step_ = sorted.back() + 1;
     for (std::size_t i = 1; i < sorted.size(); ++i)
-      if (sorted[i] != sorted[i - 1]) step_ = std::min(step_, sorted[i] - sorted[i - 1]);
+      if (sorted[i] > sorted[i - 1] + kJitter) step_ = std::min(step_, sorted[i] - sorted[i - 1]);
     if (step_ > sorted.back()) step_ = 1;  // all alike
     read_ns_ = median_ns(std::move(reads), 0);
   }
@@ -66,6 +67,8 @@ class Clock {
   }
   // Of times that include `reads` more readings of the clock than they should (K2, K3). Not empty.
   double median_ns(std::vector<std::uint64_t> times, int reads) const {
+    if (step_ > 2 * kJitter)
+      for (std::uint64_t& time : times) time = (time + step_ / 2) / step_ * step_;
     const std::size_t half = times.size() / 2;
     const auto middle = times.begin() + static_cast<std::ptrdiff_t>(half);
     std::nth_element(times.begin(), middle, times.end());
@@ -83,6 +86,7 @@ class Clock {
   const char* source() const noexcept { return counter_ ? "time-stamp counter" : "CLOCK_MONOTONIC"; }
 
  private:
+  static constexpr std::uint64_t kJitter = 2;  // ticks by which steps differ
   bool counter_ = false;
   double tick_ns_ = 1;
   std::uint64_t step_ = 1;  // in ticks

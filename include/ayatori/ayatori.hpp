@@ -180,6 +180,7 @@ struct stats {
   std::uint64_t bytes_sent = 0, bytes_received = 0, messages_sent = 0;
   std::uint64_t diffs_sent = 0, diff_bytes = 0, invalidations = 0, releases = 0, acquires = 0;
   std::uint64_t compute_ns = 0, idle_ns = 0, fault_ns = 0, steal_ns = 0;
+  std::uint64_t messages_by_memory = 0;  // of messages_sent: between processes of one machine
 };
 stats snapshot() noexcept;
 

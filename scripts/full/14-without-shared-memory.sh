@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# Over tcp and over UCX, with 2, 4 and 8 processes that share no memory: every program is right, its counters prove that
-# threads moved; the litmus tests pass; 100 soak runs each. UCX is asked for on the loopback interface.
-# Usage: 14-without-shared-memory.sh [tcp] [ucx]     only these transports
+# Over tcp, over UCX and over tcp with shared memory between neighbours, with 2, 4 and 8 processes: every program is right, its
+# counters prove that threads moved; the litmus tests pass; 100 soak runs each. UCX is asked for on the loopback interface.
+# Usage: 14-without-shared-memory.sh [tcp] [ucx] [shm+tcp] [shm+ucx]     only these transports
 . "$(dirname "$0")/lib.sh"
 need $bin/ayatori tests/soak/run.sh
 work=build/release/tests/system/programs
 run_tests build/release build/full/inputs.log -R '^programs\.inputs$'
 [ -s $work/numbers.txt ] || failed "the inputs of the programs could not be made: build/full/inputs.log"
 runs=0 litmus=0 soaks=0
-for transport in ${*:-tcp ucx}; do
+for transport in ${*:-tcp ucx shm+tcp}; do
   export AYATORI_TRANSPORT="$transport"
   $bin/ayatori run -n 2 $bin/fib 5 >build/full/transport.out 2>&1 || {
     cat build/full/transport.out
@@ -35,10 +35,10 @@ locals 50
 psort $work/numbers.txt -o @OUT@
 END
   done
-  run_tests build/release build/full/litmus-$transport.log -L '^litmus$' -E '^tcp\.'
+  run_tests build/release build/full/litmus-$transport.log -L '^litmus$' -E '^(shm[+])?tcp\.'
   [ "$tests_failed" = 0 ] || failed "$tests_failed litmus tests over $transport: build/full/litmus-$transport.log"
   litmus=$((litmus + tests_passed))
   tests/soak/run.sh build/release 100 || failed "the soak over $transport"
   soaks=$((soaks + 100))
 done
-shown "over ${*:-tcp ucx}: $runs runs of programs right, $litmus litmus tests and $soaks soak runs passed"
+shown "over ${*:-tcp ucx shm+tcp}: $runs runs of programs right, $litmus litmus tests and $soaks soak runs passed"

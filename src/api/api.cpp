@@ -46,8 +46,8 @@ std::exception_ptr take_error(detail::Descriptor* d) noexcept {
 
 }  // namespace
 
-int process_id() noexcept { return net::bootstrap::job().process_id; }
-int process_count() noexcept { return net::bootstrap::job().process_count; }
+int process_id() noexcept { return net::bootstrap::job().number(); }
+int process_count() noexcept { return net::bootstrap::job().processes(); }
 int worker_count() noexcept { return tasks::workers(); }
 int worker_id() noexcept { return ult::on_user_thread() ? ult::current_worker()->number : -1; }
 
@@ -75,7 +75,9 @@ stats snapshot() noexcept {
     s.invalidations = c.invalidations;
     s.releases = c.releases;
     s.acquires = c.acquires;
-    s.messages_sent = tasks::remote::messages_sent();
+    const net::Counters net = tasks::remote::counters();
+    s.messages_sent = net.messages_sent;
+    s.messages_by_memory = net.messages_by_memory;
   }
   return s;
 }
@@ -88,10 +90,11 @@ namespace {
 
 void publish() {
   const stats s = snapshot();
-  const std::uint64_t row[] = {s.threads_forked, s.steals_local,   s.steals_remote, s.joins_remote,   s.read_faults,
-                               s.write_faults,   s.blocks_fetched, s.bytes_sent,    s.bytes_received, s.messages_sent,
-                               s.diffs_sent,     s.diff_bytes,     s.invalidations, s.releases,       s.acquires,
-                               s.compute_ns,     s.idle_ns,        s.fault_ns,      s.steal_ns};
+  const std::uint64_t row[] = {s.threads_forked, s.steals_local,  s.steals_remote,  s.joins_remote,
+                               s.read_faults,    s.write_faults,  s.blocks_fetched, s.bytes_sent,
+                               s.bytes_received, s.messages_sent, s.diffs_sent,     s.diff_bytes,
+                               s.invalidations,  s.releases,      s.acquires,       s.compute_ns,
+                               s.idle_ns,        s.fault_ns,      s.steal_ns,       s.messages_by_memory};
   net::bootstrap::publish_stats(row);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "api/check_mode.hpp"
@@ -20,6 +21,7 @@
 #include "gas/heap.hpp"
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "net/bootstrap/surroundings.hpp"
 #include "net/job_network.hpp"
 #include "net/open/prepare.hpp"
 #include "tasks/remote.hpp"
@@ -40,6 +42,16 @@ struct Started {
 Started& started() {
   static Started s;
   return s;
+}
+
+// Processes of the job on this process' machine.
+int neighbours() {
+  const net::bootstrap::Job& job = net::bootstrap::job();
+  if (!job.is_wide()) return job.process_count;
+  const net::bootstrap::Card* const cards = job.control->cards;
+  return static_cast<int>(std::count_if(cards, cards + job.processes(), [&](const net::bootstrap::Card& card) {
+    return std::string_view(card.host) == cards[job.number()].host;
+  }));
 }
 
 int default_workers(int processes) {
@@ -90,21 +102,26 @@ __attribute__((constructor(101))) void start() {
   }
   namespace boot = net::bootstrap;
   boot::begin();
-  const int processes = boot::job().process_count;
+  boot::hand_over_to_launcher();
+  const int processes = boot::job().processes();
   gas::Sizes sizes{};
   sizes.base = base::knob_size("AYATORI_SPACE_BASE");
   sizes.space_bytes = base::knob_size("AYATORI_SPACE_SIZE");
   sizes.stack_bytes = base::knob_size("AYATORI_STACK_SIZE");
   sizes.place_bytes = base::knob_size("AYATORI_PLACE_BLOCK");
-  if (const auto transport = base::knob_string("AYATORI_TRANSPORT");
-      processes > 1 && transport != "auto" && transport != "shm") {
-    if (const base::Status status = net::reserve_job_network(transport, processes); !status.ok())
+  const bool wide = boot::job().is_wide();
+  net::TransportChoice transport;
+  if (const base::Status status = net::choose_transport(base::knob_string("AYATORI_TRANSPORT"), wide, &transport);
+      !status.ok())
+    boot::end_job(base::kStartFailureExit, status.message());
+  if (processes > 1 && transport.wire != net::Wire::kNone) {
+    const std::uint64_t layout[] = {sizes.base, sizes.space_bytes, sizes.stack_bytes, sizes.place_bytes};
+    if (const base::Status status = net::reserve_job_network(transport, layout); !status.ok())
       base::exit_start_failure(status);
     if (base::knob_bool("AYATORI_CHECK"))
-      base::exit_start_failure(base::error_status(base::Code::kInvalid,
-                                                  "--check compares what processes of one machine share, and "
-                                                  "AYATORI_TRANSPORT={} shares nothing: leave one of them out",
-                                                  transport));
+      boot::end_job(base::kStartFailureExit,
+                    "--check compares what processes of one machine share, and these share nothing (--transport, "
+                    "--hosts): leave one of them out");
     gas::set_apart();
   }
   gas::reserve(processes, sizes);
@@ -117,15 +134,16 @@ __attribute__((constructor(101))) void start() {
   if (&net::prepare_open != nullptr) net::prepare_open();
   boot::fork_members();
   const boot::Job& job = boot::job();
-  base::set_identity(job.process_id, processes);
-  gas::attach(job.process_id);
+  const int self = job.number();
+  base::set_identity(self, processes);
+  gas::attach(self);
   dsm::Hooks hooks;
   hooks.stack_overflow = stack_overflow;
   hooks.releasing = gas::heap::begin_release;
   hooks.released = gas::heap::deliver_pending;
   hooks.connect = tasks::remote::connect;
-  dsm::attach(job.process_id, hooks, &started().engine_reason);
-  gas::heap::attach(job.process_id);
+  dsm::attach(self, hooks, &started().engine_reason);
+  gas::heap::attach(self);
   gas::heap::Hooks heap_hooks;
   heap_hooks.request_release = [] { tasks::call_native([](void*) { dsm::release(tasks::self()); }, nullptr); };
   heap_hooks.forget_pages = forget_pages;
@@ -136,8 +154,8 @@ __attribute__((constructor(101))) void start() {
   }
   gas::heap::set_hooks(heap_hooks);
   int workers = job.workers > 0 ? job.workers : static_cast<int>(base::knob_int("AYATORI_WORKERS"));
-  if (workers == 0) workers = default_workers(processes);
-  tasks::attach(job.process_id, workers);
+  if (workers == 0) workers = default_workers(neighbours());
+  tasks::attach(self, workers);
 }
 
 }  // namespace

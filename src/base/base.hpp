@@ -2,6 +2,7 @@
 // All of the base layer; files that need one part include that part.
 #pragma once
 
+#include "base/cache_line.hpp"
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/format.hpp"

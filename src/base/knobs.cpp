@@ -45,8 +45,9 @@ constexpr Knob kTable[] = {
      "workers a process; 0: CPUs of the affinity mask divided by the processes of this machine, at least 1"},
     {"AYATORI_ENGINE", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|uffd|mprotect", "-",
      "how accesses to remote memory are caught"},
-    {"AYATORI_TRANSPORT", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|shm|tcp|ucx", "-",
-     "how processes talk to each other; auto: shm on one machine, tcp between machines"},
+    {"AYATORI_TRANSPORT", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|shm|tcp|ucx|shm+tcp|shm+ucx", "-",
+     "how processes talk to each other; auto: shm on one machine, shm+tcp on several: shared memory within each, tcp "
+     "between"},
     {"AYATORI_SPACE_SIZE", KnobKind::kSize, kThreadSanitizer ? "16G" : "1T", "bytes", 16 * kMi, 4 * kTi,
      KnobShape::kAny, nullptr, "-", "size of the global space, reserved and not allocated"},
     {"AYATORI_SPACE_BASE", KnobKind::kSize, kThreadSanitizer ? "0x1000000000" : "0x200000000000", "address",
@@ -72,6 +73,16 @@ constexpr Knob kTable[] = {
      "where tcp listens when a job has several machines: an interface, an address or a network like 10.1.0.0/16"},
     {"AYATORI_NET_MEMORY", KnobKind::kSize, "1G", "bytes", kMi, kTi, KnobShape::kAny, nullptr, "-",
      "most that a process can get from net::allocate_memory on one machine; reserved and not allocated"},
+    {"AYATORI_NET_OFFLOAD", KnobKind::kChoice, "direct", "", 0, 0, KnobShape::kAny, "direct|offload|worker", "-",
+     "who hands requests of net::open()'s transport to the network: their threads, executor threads, or whoever waits "
+     "or "
+     "has nothing to do"},
+    {"AYATORI_NET_EXECUTORS", KnobKind::kInt, "1", "", 1, 8, KnobShape::kAny, nullptr, "-",
+     "command rings of AYATORI_NET_OFFLOAD=offload and worker, and the threads of the former"},
+    {"AYATORI_NET_TAGS", KnobKind::kInt, "2048", "", 16, 65'536, KnobShape::kAny, nullptr, "-",
+     "requests that a process has under way with AYATORI_NET_OFFLOAD=offload or worker, at most"},
+    {"AYATORI_RPC_THREADS", KnobKind::kInt, "256", "", 1, 65'536, KnobShape::kAny, nullptr, "-",
+     "handlers of ayatori::on_rpc that run at once in a process, those that wait for an RPC not counted"},
     {"AYATORI_START_TIMEOUT", KnobKind::kInt, "60", "s", 1, 3'600, KnobShape::kAny, nullptr, "-",
      "how long the processes of a job wait for each other when it starts"},
     {"AYATORI_LOG", KnobKind::kChoice, "warn", "", 0, 0, KnobShape::kAny, "error|warn|info|debug", "-",

@@ -57,8 +57,12 @@ void combine(Element element, ReduceOp op, std::byte* into, const std::byte* fro
 
 }  // namespace
 
-Collectives::Collectives(Transport& transport)
-    : transport_(transport), self_(transport.self()), processes_(transport.processes()), outbox_(transport) {
+Collectives::Collectives(Transport& transport, const Letters& letters)
+    : transport_(transport),
+      self_(transport.self()),
+      processes_(transport.processes()),
+      letters_(letters),
+      outbox_(transport) {
   transport.set_handler(
       kUpHandler,
       [](void* self, const Message& message) { static_cast<Collectives*>(self)->on_message(message, Way::kUp); }, this);
@@ -139,7 +143,7 @@ std::uint64_t Collectives::part_bytes_of(const Shape& shape) const {
 }
 
 bool Collectives::start(const Shape& shape, const void* input, void* output, Callback on_complete) {
-  std::vector<Done> done;
+  Done done;
   {
     std::lock_guard lock(mutex_);
     if (calls_.size() == kCallsMax) return false;
@@ -152,12 +156,12 @@ bool Collectives::start(const Shape& shape, const void* input, void* output, Cal
     call.part_bytes = part_bytes_of(shape);
     begin_operations(done);
   }
-  for (const Done& d : done) d.callback(d.completion);
+  done.call();
   return true;
 }
 
 // As many as the window admits, in the order of the calls (C1, C2).
-void Collectives::begin_operations(std::vector<Done>& done) {
+void Collectives::begin_operations(Done& done) {
   for (std::uint64_t number = next_call_ - calls_.size(); number != next_call_; ++number) {
     for (;;) {
       if (calls_.empty() || number < calls_.front().number) break;  // it ended
@@ -176,7 +180,7 @@ void Collectives::begin_operations(std::vector<Done>& done) {
   }
 }
 
-void Collectives::begin(Call& call, std::vector<Done>& done) {
+void Collectives::begin(Call& call, Done& done) {
   Shape shape = call.shape;
   shape.bytes = std::min(call.part_bytes, call.shape.bytes - call.begun_bytes);
   Operation& operation = slot_for(next_sequence_++, shape);
@@ -190,6 +194,8 @@ void Collectives::begin(Call& call, std::vector<Done>& done) {
   call.begun_bytes += shape.bytes;
   call.all_begun = call.begun_bytes == call.shape.bytes;
   ++call.under_way;
+  if (letters_)
+    open_.fetch_add(1, std::memory_order_seq_cst);  // before the look: pairs with pending() on a thread woken
   if (is_exchange(shape.kind)) {
     begin_exchange(operation);
     advance_exchange(operation, done);
@@ -197,19 +203,22 @@ void Collectives::begin(Call& call, std::vector<Done>& done) {
     begin_tree(operation);
     advance_tree(operation, done);
   }
+  take_letters(operation, done);
 }
 
-void Collectives::complete(Operation& operation, Outcome outcome, std::vector<Done>& done) {
+void Collectives::complete(Operation& operation, Outcome outcome, Done& done) {
   operation.used = false;
+  // relaxed: only spares looks; changed under the lock alone
+  if (letters_) open_.store(open_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   Call& call = calls_[operation.call - calls_.front().number];
   --call.under_way;
   if (outcome != Outcome::kOk) call.outcome = outcome;
   end_if_complete(call, done);
 }
 
-void Collectives::end_if_complete(Call& call, std::vector<Done>& done) {
+void Collectives::end_if_complete(Call& call, Done& done) {
   if (!call.all_begun || call.under_way != 0) return;
-  done.push_back({call.on_complete, {call.outcome, 0, 0}});
+  done.add(call.on_complete, call.outcome);
   call.ended = true;
   while (!calls_.empty() && calls_.front().ended) calls_.pop_front();
 }
@@ -219,18 +228,28 @@ void Collectives::end_if_complete(Call& call, std::vector<Done>& done) {
 Collectives::Operation& Collectives::slot_for(std::uint64_t sequence, const Shape& shape) {
   Operation& operation = operations_[sequence % kSlots];
   if (!operation.used) {
+    std::vector<Arrival> arrivals = std::move(operation.arrivals);  // their memory serves again
+    std::vector<std::byte> value = std::move(operation.value);
+    arrivals.clear();
+    value.clear();
     operation = Operation{};
     operation.used = true;
     operation.sequence = sequence;
     operation.shape = shape;
+    operation.arrivals = std::move(arrivals);
+    operation.value = std::move(value);
   }
   AYT_CHECK(operation.sequence == sequence, "collective {} meets {}", sequence, operation.sequence);  // C2
+  check_shape(operation, shape);
+  return operation;
+}
+
+void Collectives::check_shape(const Operation& operation, const Shape& shape) {
   AYT_CHECK(
       operation.shape == shape,
       "collective {}: the processes call different operations (kind {} root {} bytes {}; kind {} root {} bytes {})",
-      sequence, static_cast<int>(operation.shape.kind), operation.shape.root, operation.shape.bytes,
-      static_cast<int>(shape.kind), shape.root, shape.bytes);  // C1
-  return operation;
+      operation.sequence, static_cast<int>(operation.shape.kind), operation.shape.root, operation.shape.bytes,
+      static_cast<int>(shape.kind), shape.root, shape.bytes);
 }
 
 void Collectives::on_message(const Message& message, Way way) {
@@ -239,24 +258,105 @@ void Collectives::on_message(const Message& message, Way way) {
   std::memcpy(&header, message.payload, sizeof header);
   const std::byte* data = message.payload + sizeof header;
   const std::size_t bytes = message.size_bytes - sizeof header;
-  std::vector<Done> done;
+  Done done;
   {
     std::lock_guard lock(mutex_);
     if (header.sequence >= give_up_from_) return;  // C5
     Operation& operation = slot_for(header.sequence, header.shape);
-    AYT_CHECK(is_exchange(operation.shape.kind) == (way == Way::kAcross), "collective {} goes the wrong way",
-              header.sequence);
-    if (way == Way::kDown) {
-      AYT_CHECK(operation.begun && operation.sent_up, "collective {} came down early", header.sequence);
-      if (carries_down(operation.shape.kind)) operation.value.assign(data, data + bytes);
-      turn_tree(operation, done);
-    } else {
-      operation.arrivals.push_back({message.source, header.round, std::vector<std::byte>(data, data + bytes)});
-      way == Way::kUp ? advance_tree(operation, done) : advance_exchange(operation, done);
-    }
+    take(operation, way, message.source, header.round, data, bytes, done);
     begin_operations(done);
   }
-  for (const Done& d : done) d.callback(d.completion);
+  done.call();
+}
+
+void Collectives::take(Operation& operation, Way way, ProcessId source, std::uint32_t round, const std::byte* data,
+                       std::size_t bytes, Done& done) {
+  AYT_CHECK(is_exchange(operation.shape.kind) == (way == Way::kAcross), "collective {} goes the wrong way",
+            operation.sequence);
+  if (way == Way::kDown) {
+    AYT_CHECK(operation.begun && operation.sent_up, "collective {} came down early", operation.sequence);
+    if (carries_down(operation.shape.kind)) operation.value.assign(data, data + bytes);
+    turn_tree(operation, done);
+  } else {
+    operation.arrivals.push_back({source, round, std::vector<std::byte>(data, data + bytes)});
+    way == Way::kUp ? advance_tree(operation, done) : advance_exchange(operation, done);
+  }
+}
+
+// --- letters (C7) ---
+
+bool Collectives::expects(const Operation& operation, ProcessId from) const noexcept {
+  const Shape& shape = operation.shape;
+  if (from == self_ || (operation.heard >> from & 1) != 0) return false;
+  if (shape.kind == Kind::kAlltoallLong) return true;
+  if (is_exchange(shape.kind)) return from == partner(shape.kind, operation.round, false);
+  const int rank = relative(self_, shape.root), other = relative(from, shape.root);
+  return operation.sent_up ? rank != 0 && other == (rank - 1) / kArity : other != 0 && (other - 1) / kArity == rank;
+}
+
+bool Collectives::take_letter(Operation& operation, ProcessId from, Done& done) {
+  if (!expects(operation, from)) return false;
+  const void* const came = letters_.look(from, operation.sequence);
+  if (came == nullptr) return false;
+  Letter letter;
+  std::memcpy(&letter, came, sizeof letter);
+  check_shape(operation, letter.shape);
+  AYT_CHECK(letter.bytes <= Letter::kDataBytes, "collective letter of {} bytes", letter.bytes);
+  operation.heard |= std::uint64_t{1} << from;
+  const Way way = is_exchange(operation.shape.kind) ? Way::kAcross : operation.sent_up ? Way::kDown : Way::kUp;
+  take(operation, way, from, letter.round, letter.data, letter.bytes, done);
+  return true;
+}
+
+// Those that are there and that the operation can go on with; one may be what lets it wait for the next.
+std::size_t Collectives::take_letters(Operation& operation, Done& done) {
+  std::size_t taken = 0;
+  if (!letters_) return taken;
+  const Kind kind = operation.shape.kind;
+  for (bool again = true; again && operation.used;) {
+    again = false;
+    if (is_exchange(kind) && kind != Kind::kAlltoallLong) {  // waits for one process at a time
+      again = take_letter(operation, partner(kind, operation.round, false), done);
+      taken += again;
+      continue;
+    }
+    for (ProcessId p = 0; p < processes_ && operation.used; ++p) {
+      if (!take_letter(operation, p, done)) continue;
+      again = true;
+      ++taken;
+    }
+  }
+  return taken;
+}
+
+template <class Each>
+void Collectives::for_each_open(Each&& each) {
+  const auto open = [this](std::uint64_t sequence) {
+    const Operation& operation = operations_[sequence % kSlots];
+    return operation.used && operation.begun && operation.sequence == sequence;
+  };
+  while (oldest_open_ != next_sequence_ && !open(oldest_open_)) ++oldest_open_;
+  for (std::uint64_t sequence = oldest_open_; sequence != next_sequence_; ++sequence)
+    if (open(sequence)) each(operations_[sequence % kSlots]);
+}
+
+// Looks at all, also those that are not expected: a process that calls something else is then noticed (C1).
+bool Collectives::letters_came() {
+  if (!letters_ || open_.load(std::memory_order_seq_cst) == 0) return false;  // pairs with begin()
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return true;  // somebody takes them, maybe
+  bool came = false;
+  for_each_open([&](const Operation& operation) {
+    for (ProcessId p = 0; p < processes_; ++p) {
+      const void* const letter = p == self_ ? nullptr : letters_.look(p, operation.sequence);
+      if (letter == nullptr) continue;
+      Shape shape;
+      std::memcpy(&shape, letter, sizeof shape);  // the letter begins with it
+      check_shape(operation, shape);
+      came |= expects(operation, p);
+    }
+  });
+  return came;
 }
 
 // --- trees ---
@@ -273,7 +373,7 @@ void Collectives::begin_tree(Operation& operation) {
 }
 
 // Sends up, or turns the wave round at the root, when this process and its children are there.
-void Collectives::advance_tree(Operation& operation, std::vector<Done>& done) {
+void Collectives::advance_tree(Operation& operation, Done& done) {
   const Shape& shape = operation.shape;
   const int rank = relative(self_, shape.root);
   const int children = std::clamp(processes_ - 1 - kArity * rank, 0, kArity);
@@ -298,7 +398,7 @@ void Collectives::advance_tree(Operation& operation, std::vector<Done>& done) {
          carries_up(shape.kind) ? operation.value.size() : 0);
 }
 
-void Collectives::turn_tree(Operation& operation, std::vector<Done>& done) {
+void Collectives::turn_tree(Operation& operation, Done& done) {
   const Shape& shape = operation.shape;
   const int rank = relative(self_, shape.root);
   for (int child = kArity * rank + 1; child <= kArity * rank + kArity && child < processes_; ++child)
@@ -338,7 +438,7 @@ std::uint32_t Collectives::rounds(Kind kind) const noexcept {
 ProcessId Collectives::partner(Kind kind, std::uint32_t round, bool sends) const noexcept {
   const int distance = kind == Kind::kAlltoallLong ? static_cast<int>(round) + 1 : 1 << round;
   const bool forward = sends == (kind != Kind::kAllgather);
-  return (self_ + (forward ? distance : processes_ - distance)) % processes_;
+  return wrapped(self_ + (forward ? distance : processes_ - distance));
 }
 
 std::uint64_t Collectives::round_bytes(const Shape& shape, std::uint32_t round) const noexcept {
@@ -371,7 +471,7 @@ void Collectives::begin_exchange(Operation& operation) {
     for (std::uint32_t round = 0; round < rounds(shape.kind); ++round) send_round(operation, round);
 }
 
-void Collectives::advance_exchange(Operation& operation, std::vector<Done>& done) {
+void Collectives::advance_exchange(Operation& operation, Done& done) {
   if (!operation.begun) return;
   const Kind kind = operation.shape.kind;
   const std::uint32_t all = rounds(kind);
@@ -391,6 +491,7 @@ void Collectives::advance_exchange(Operation& operation, std::vector<Done>& done
     ++operation.round;
   }
   if (operation.shape.bytes != 0) finish_exchange(operation);
+  if (letters_ && all != 0) letters_.prepare(partner(kind, 0, true), operation.sequence + 1);
   complete(operation, Outcome::kOk, done);
 }
 
@@ -456,6 +557,11 @@ void Collectives::finish_exchange(Operation& operation) const {
 
 void Collectives::send(ProcessId to, Way way, const Operation& operation, std::uint32_t round, const std::byte* data,
                        std::size_t bytes) {
+  if (letters_ && bytes <= Letter::kDataBytes) {
+    Letter letter{operation.shape, round, static_cast<std::uint32_t>(bytes), {}};
+    if (bytes != 0) std::memcpy(letter.data, data, bytes);
+    return letters_.post(to, operation.sequence, &letter);
+  }
   const Header header{operation.sequence, operation.shape, round, 0};
   const HandlerId handler = way == Way::kUp ? kUpHandler : way == Way::kDown ? kDownHandler : kAcrossHandler;
   std::vector<std::byte> packet(sizeof header + bytes);
@@ -465,8 +571,20 @@ void Collectives::send(ProcessId to, Way way, const Operation& operation, std::u
 }
 
 std::size_t Collectives::progress() {
-  std::lock_guard lock(mutex_);
-  return outbox_.progress();
+  Done done;
+  std::size_t ran = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (outbox_.pending()) ran = outbox_.progress();
+    if (open_.load(std::memory_order_relaxed) != 0) {  // under the lock
+      std::size_t taken = 0;
+      for_each_open([&](Operation& operation) { taken += take_letters(operation, done); });
+      if (taken != 0) begin_operations(done);
+      ran += taken;
+    }
+  }
+  done.call();
+  return ran;
 }
 
 std::uint64_t Collectives::calls() {
@@ -475,7 +593,7 @@ std::uint64_t Collectives::calls() {
 }
 
 void Collectives::give_up_from(std::uint64_t sequence) {
-  std::vector<Done> done;
+  Done done;
   {
     std::lock_guard lock(mutex_);
     if (sequence >= give_up_from_) return;
@@ -490,7 +608,7 @@ void Collectives::give_up_from(std::uint64_t sequence) {
     }
     begin_operations(done);
   }
-  for (const Done& d : done) d.callback(d.completion);
+  done.call();
 }
 
 std::string_view outcome_name(Outcome outcome) noexcept {

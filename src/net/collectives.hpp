@@ -19,9 +19,12 @@
 // C5. After a peer failed every collective, under way or new, completes with kPeerFailed; after one left in good order
 //     those that it had not begun.
 // C6. Data is moved into a caller's buffer only after the caller's own call and before its completion.
+// C7. Where processes share memory, what fits into a letter (letters.hpp) is posted, not sent: the receiver looks for it while
+//     operations are open, and before it sleeps. A letter stays where it is until its operation has begun.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -29,6 +32,7 @@
 #include <vector>
 
 #include <ayatori/net/transport.hpp>
+#include "net/letters.hpp"
 #include "net/outbox.hpp"
 
 namespace ayatori::net {
@@ -37,8 +41,11 @@ class Collectives {
  public:
   static constexpr int kWindow = 8;    // operations under way per process
   static constexpr int kCallsMax = 8;  // calls under way per process
+  static constexpr int kSlots = 2 * kWindow;
+  static_assert(kSlots == Letters::kSlots);
 
-  explicit Collectives(Transport& transport);  // takes the handlers kNetHandlers + 0, + 1 and + 2
+  // Takes the handlers kNetHandlers + 0, + 1 and + 2.
+  explicit Collectives(Transport& transport, const Letters& letters = {});  // C7
 
   // False: kCallsMax are under way.
   bool start_barrier(Callback on_complete);
@@ -47,9 +54,13 @@ class Collectives {
   bool start_gather(const GatherParams& params);
   bool start_alltoall(const AlltoallParams& params);
 
-  // True when messages wait for room. A hint.
-  bool pending() const noexcept { return outbox_.pending(); }
-  std::size_t progress();  // returns how many messages left
+  // True when progress() has something to do: messages wait for room, or letters may come (C7).
+  bool pending() const noexcept {
+    return outbox_.pending() || open_.load(std::memory_order_seq_cst) != 0;  // pairs with begin()
+  }
+  bool kept() const noexcept { return outbox_.pending(); }  // messages wait for room; a hint
+  std::size_t progress();                                   // returns how many messages left and letters came
+  bool letters_came();                                      // there is one that progress() would take (C7)
   void on_peer_failure() { give_up_from(0); }
   void on_peer_left(std::uint64_t calls) { give_up_from(calls); }  // `calls`: calls() of that peer
   std::uint64_t calls();                                           // operations that this process has begun
@@ -91,6 +102,15 @@ class Collectives {
     std::uint32_t padding;
   };
 
+  struct Letter {  // C7
+    static constexpr std::size_t kDataBytes = 32;
+    Shape shape;
+    std::uint32_t round;
+    std::uint32_t bytes;
+    std::byte data[kDataBytes];
+  };
+  static_assert(sizeof(Letter) == Letters::kBytes);
+
   struct Arrival {
     ProcessId source;
     std::uint32_t round;
@@ -109,7 +129,6 @@ class Collectives {
     int under_way = 0;  // operations
     Outcome outcome = Outcome::kOk;
   };
-  static constexpr int kSlots = 2 * kWindow;
   struct Operation {  // slot sequence % kSlots
     bool used = false;
     bool begun = false;
@@ -117,6 +136,7 @@ class Collectives {
     bool sent_round = false;  // exchanges: that of `round`
     std::uint32_t round = 0;
     std::uint64_t sequence = 0;
+    std::uint64_t heard = 0;  // bit: the process whose letter was taken
     Shape shape;
     std::uint64_t call = 0;            // number
     const std::byte* input = nullptr;  // of the first process' part
@@ -126,27 +146,46 @@ class Collectives {
     std::vector<std::byte> value;  // combined or collected so far
   };
   // Filled under the lock, called after it (N4).
-  struct Done {
-    Callback callback;
-    Completion completion;
+  class Done {
+   public:
+    void add(Callback callback, Outcome outcome) noexcept { ended_[count_++] = {callback, outcome}; }
+    void call() const {
+      for (int i = 0; i < count_; ++i) ended_[i].callback({ended_[i].outcome, 0, 0});
+    }
+
+   private:
+    struct Ended {
+      Callback callback;
+      Outcome outcome;
+    };
+    int count_ = 0;
+    std::array<Ended, kCallsMax> ended_;  // no more calls than these are under way
   };
 
   bool start(const Shape& shape, const void* input, void* output, Callback on_complete);
   std::uint64_t part_bytes_of(const Shape& shape) const;
-  void begin_operations(std::vector<Done>& done);
-  void begin(Call& call, std::vector<Done>& done);
-  void complete(Operation& operation, Outcome outcome, std::vector<Done>& done);
-  void end_if_complete(Call& call, std::vector<Done>& done);
+  void begin_operations(Done& done);
+  void begin(Call& call, Done& done);
+  void complete(Operation& operation, Outcome outcome, Done& done);
+  void end_if_complete(Call& call, Done& done);
   void on_message(const Message& message, Way way);
   Operation& slot_for(std::uint64_t sequence, const Shape& shape);
+  static void check_shape(const Operation& operation, const Shape& shape);  // C1
+  void take(Operation& operation, Way way, ProcessId source, std::uint32_t round, const std::byte* data,
+            std::size_t bytes, Done& done);
+  bool expects(const Operation& operation, ProcessId from) const noexcept;
+  bool take_letter(Operation& operation, ProcessId from, Done& done);
+  std::size_t take_letters(Operation& operation, Done& done);
+  template <class Each>
+  void for_each_open(Each&& each);
 
   void begin_tree(Operation& operation);
-  void advance_tree(Operation& operation, std::vector<Done>& done);
-  void turn_tree(Operation& operation, std::vector<Done>& done);
+  void advance_tree(Operation& operation, Done& done);
+  void turn_tree(Operation& operation, Done& done);
   void fill_output(Operation& operation) const;
 
   void begin_exchange(Operation& operation);
-  void advance_exchange(Operation& operation, std::vector<Done>& done);
+  void advance_exchange(Operation& operation, Done& done);
   void send_round(const Operation& operation, std::uint32_t round);
   void take_round(Operation& operation, const Arrival& arrival) const;
   void finish_exchange(Operation& operation) const;
@@ -157,17 +196,23 @@ class Collectives {
   void send(ProcessId to, Way way, const Operation& operation, std::uint32_t round, const std::byte* data,
             std::size_t bytes);
   void give_up_from(std::uint64_t sequence);
-  int relative(ProcessId process, ProcessId root) const noexcept { return (process - root + processes_) % processes_; }
-  ProcessId absolute(int rank, ProcessId root) const noexcept { return (rank + root) % processes_; }
+  int relative(ProcessId process, ProcessId root) const noexcept { return wrapped(process - root + processes_); }
+  ProcessId absolute(int rank, ProcessId root) const noexcept { return wrapped(rank + root); }
+  // Of a sum below 2 * processes_: a remainder without a division.
+  int wrapped(int sum) const noexcept { return sum >= processes_ ? sum - processes_ : sum; }
 
   // Constant after construction.
   Transport& transport_;
   const ProcessId self_;
   const int processes_;
+  const Letters letters_;
+
+  std::atomic<std::uint32_t> open_{0};  // operations that wait for letters; changed under mutex_
 
   std::mutex mutex_;
   // Guarded by mutex_.
   std::uint64_t next_sequence_ = 0;
+  std::uint64_t oldest_open_ = 0;  // none before it is open
   std::uint64_t next_call_ = 0;
   std::deque<Call> calls_;  // in order, numbered without gaps
   std::array<Operation, kSlots> operations_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <ayatori/net/types.hpp>
@@ -15,28 +16,43 @@ namespace ayatori::net {
 
 class Completions {
  public:
+  constexpr Completions() = default;
+  // One that seems to be running for ever; nobody uses it.
+  static constexpr Completions closed() {
+    Completions completions;
+    completions.state_ = State::kRunning;
+    return completions;
+  }
+
   bool has_room(const Callback& callback, std::size_t limit) const noexcept {
-    return !running_ || callback.function == nullptr || waiting() < limit;
+    return !running() || callback.function == nullptr || waiting() < limit;
   }
 
   void run(const Callback& callback, Completion completion) {
     if (callback.function == nullptr) return;
-    if (running_)
+    if (running()) {
       queue_.push_back({callback, completion});
-    else
+      state_ = State::kRunningWithQueue;
+    } else {
       run_first(callback, completion);
+    }
   }
 
   // While !running().
   void run_first(const Callback& callback, Completion completion) {
-    running_ = true;
+    begin_first();
     callback(completion);
-    if (!queue_.empty()) [[unlikely]]
+    end_first();
+  }
+  // run_first() in two halves: before and after its own completion is called.
+  void begin_first() noexcept { state_ = State::kRunning; }
+  void end_first() {
+    if (state_ != State::kRunning) [[unlikely]]
       run_queued();
-    running_ = false;
+    state_ = State::kIdle;
   }
 
-  bool running() const noexcept { return running_; }
+  bool running() const noexcept { return state_ != State::kIdle; }
 
  private:
   struct Entry {
@@ -60,7 +76,9 @@ class Completions {
   }
   std::size_t waiting() const noexcept { return queue_.size() - next_; }
 
-  bool running_ = false;
+  enum class State : std::uint8_t { kIdle, kRunning, kRunningWithQueue };
+
+  State state_ = State::kIdle;
   std::size_t next_ = 0;
   std::vector<Entry> queue_;
 };

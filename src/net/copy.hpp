@@ -22,6 +22,19 @@ inline void copy_word(std::byte* to, const std::byte* from) noexcept {
   std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
 }
 
+// The same where only the remote word is known to be aligned.
+inline void read_word(void* to, const std::byte* remote) noexcept {
+  auto* const source = reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(remote));
+  const std::uint64_t word = std::atomic_ref<std::uint64_t>(*source).load(std::memory_order_acquire);  // M1
+  std::memcpy(to, &word, sizeof word);
+}
+inline void write_word(std::byte* remote, const void* from) noexcept {
+  std::uint64_t word;
+  std::memcpy(&word, from, sizeof word);
+  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(remote))
+      .store(word, std::memory_order_release);  // M1
+}
+
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   const auto to_bits = reinterpret_cast<std::uintptr_t>(to);
   const auto from_bits = reinterpret_cast<std::uintptr_t>(from);
@@ -36,6 +49,14 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
   }
   for (; bytes >= 8; bytes -= 8, to += 8, from += 8) copy_word(to, from);
   for (; bytes != 0; --bytes) *to++ = *from++;
+}
+
+// Payloads of messages, mostly a few words: memory that nobody else touches meanwhile.
+inline void copy_private(std::byte* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes == 8)
+    std::memcpy(to, from, 8);
+  else if (bytes != 0)
+    std::memcpy(to, from, bytes);
 }
 
 }  // namespace ayatori::net

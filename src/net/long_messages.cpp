@@ -8,22 +8,18 @@
 #include "base/check.hpp"
 
 namespace ayatori::net {
-namespace {
-
-constexpr HandlerId kLongHandler = kNetHandlers + 3;
-
-}  // namespace
+namespace {}  // namespace
 
 LongMessages::LongMessages(Transport& transport, Deliver deliver)
     : transport_(transport), deliver_(deliver), outbox_(transport) {
   transport.set_handler(
-      kLongHandler, [](void* self, const Message& message) { static_cast<LongMessages*>(self)->on_message(message); },
+      kHandler, [](void* self, const Message& message) { static_cast<LongMessages*>(self)->on_message(message); },
       this);
 }
 
 void LongMessages::send(ProcessId to, const Header& header) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(&header);
-  outbox_.send(to, kLongHandler, std::vector<std::byte>(bytes, bytes + sizeof header));
+  outbox_.send(to, kHandler, std::vector<std::byte>(bytes, bytes + sizeof header));
 }
 
 // --- the sender ---
@@ -59,7 +55,7 @@ bool LongMessages::send_part(std::uint64_t id, Outgoing& outgoing) {
   part_.resize(sizeof header + bytes);
   std::memcpy(part_.data(), &header, sizeof header);
   std::memcpy(part_.data() + sizeof header, outgoing.payload + outgoing.sent_bytes, bytes);
-  if (!transport_.try_message_async({outgoing.to, kLongHandler, part_.data(), part_.size(), {}})) return false;
+  if (!transport_.try_message_async({outgoing.to, kHandler, part_.data(), part_.size(), {}})) return false;
   outgoing.sent_bytes += bytes;
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One-way messages longer than limits().payload_bytes_max, by rendezvous out of shorter ones, the same for every transport
-// that owns one of these. Called by the transport: start() on any thread, on_message() in its handlers, progress() and
-// on_peer_*() on threads that make progress.
+// that owns one of these (a served one uses it for messages to itself: D8 of net/served/transport.hpp). Called by the
+// transport: start() on any thread, on_message() in its handlers, progress() and on_peer_*() on threads that make progress.
 //
 // L1. Ask, grant, parts: the receiver gives room before a part is sent, so a sender cannot fill another's memory. Grants
 //     under way hold kGrantedBytesMax in all, or one message; later asks wait in order.
@@ -29,12 +29,13 @@ namespace ayatori::net {
 
 class LongMessages {
  public:
+  static constexpr HandlerId kHandler = kNetHandlers + 3;
   static constexpr std::size_t kBytesMax = std::size_t{1} << 30;
   static constexpr std::size_t kGrantedBytesMax = std::size_t{64} << 20;
   static constexpr std::size_t kUnderWayMax = 64;  // per sender
 
   using Deliver = void (*)(Transport& transport, HandlerId handler, const Message& message);
-  LongMessages(Transport& transport, Deliver deliver);  // takes the handler kNetHandlers + 3
+  LongMessages(Transport& transport, Deliver deliver);  // takes kHandler
 
   // The target was checked; it has an on_complete, or nobody would know how long the payload is needed. False: kUnderWayMax
   // are under way.

@@ -9,8 +9,8 @@
 namespace ayatori::net {
 
 struct Services {
-  Services(Transport& transport, LongMessages::Deliver deliver)
-      : collectives(transport), long_messages(transport, deliver) {}
+  Services(Transport& transport, LongMessages::Deliver deliver, const Letters& letters = {})
+      : collectives(transport, letters), long_messages(transport, deliver) {}
 
   bool pending() const noexcept { return collectives.pending() || long_messages.pending(); }
   std::size_t progress() {
@@ -18,8 +18,10 @@ struct Services {
     if (long_messages.pending()) ran += long_messages.progress();
     return ran;
   }
+  // Whoever is about to sleep should make progress instead.
+  bool news() { return collectives.kept() || collectives.letters_came() || long_messages.pending(); }
   // Before an orderly leave: others still wait for something of ours.
-  bool owes() { return collectives.pending() || long_messages.under_way(); }
+  bool owes() { return collectives.kept() || long_messages.under_way(); }
   void on_peer_failed(ProcessId process) {
     collectives.on_peer_failure();
     long_messages.on_peer_failed(process);

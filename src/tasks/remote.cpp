@@ -17,6 +17,7 @@
 #include <ayatori/net/blocking.hpp>
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "base/format.hpp"
 #include "base/waiter.hpp"
 #include "dsm/remote_coherence.hpp"
 #include "gas/heap.hpp"
@@ -52,10 +53,10 @@ enum Function : net::Calls::FunctionId {
 };
 constexpr net::HandlerId kWakeHandler = net::kTasksHandlers;
 constexpr net::HandlerId kFreedHandler = net::kTasksHandlers + 1;
-constexpr net::HandlerId kFinishedHandler = net::kTasksHandlers + 2;
-
-constexpr net::HandlerId kOwnerHandler = net::kTasksHandlers + 3;  // RPC: page -> its owner
-constexpr net::HandlerId kPunchHandler = net::kTasksHandlers + 4;  // RPC: PageRange -> nothing
+constexpr net::HandlerId kFinishedHandler = net::kTasksHandlers + 2;  // the run's status
+constexpr net::HandlerId kOwnerHandler = net::kTasksHandlers + 3;     // RPC: page -> its owner
+constexpr net::HandlerId kPunchHandler = net::kTasksHandlers + 4;     // RPC: PageRange -> nothing
+constexpr net::HandlerId kLeftHandler = net::kTasksHandlers + 5;      // the sender asks for nothing any more
 
 // A thread on its way; the used pages of its stack follow.
 struct Moving {
@@ -116,6 +117,9 @@ struct State {
   pid_t member = 0;  // constant after attach()
   std::unique_ptr<net::Transport> transport;
   std::optional<net::Calls> calls;
+  std::atomic<std::uint64_t> left{0};    // bit: a process of another machine that has left
+  std::atomic<int> lost{-1};             // a process that failed
+  std::atomic<std::int64_t> lost_ns{0};  // since when; before `lost`
   std::mutex proxies_lock;
   std::vector<Descriptor*> free_proxies;  // Guarded by proxies_lock.
 };
@@ -291,6 +295,9 @@ net::Bytes on_join(void*, net::ProcessId, std::span<const std::byte> argument) {
   return {};
 }
 
+constexpr std::int64_t kLostNs = 5 * base::kNsPerSecond;  // in which the launcher tells why
+constexpr int kLostExit = 134;                            // as of everything that the runtime cannot survive
+
 constexpr std::int32_t kFound = -2;  // where a holder's number stands otherwise
 
 // kFound: it is done; or who holds it; kNobody: it has just come or gone, ask again.
@@ -439,7 +446,22 @@ void on_freed(void*, const net::Message& message) {
   ult::free_thread(&d);
 }
 
-void on_finished(void*, const net::Message&) { finish_here(); }
+void on_finished(void*, const net::Message& message) {
+  net::bootstrap::set_result(read_as<std::int32_t>({message.payload, message.size_bytes}));
+  finish_here();
+}
+
+void on_peer_failed(void*, net::ProcessId process) {
+  State& s = state();
+  s.calls->on_peer_failed(process);
+  if (s.lost.load(std::memory_order_relaxed) >= 0) return;  // only this thread writes it
+  s.lost_ns.store(base::real_now_ns(), std::memory_order_relaxed);
+  s.lost.store(process, std::memory_order_release);  // pairs with look_for_lost()
+}
+
+void on_left(void*, const net::Message& message) {
+  state().left.fetch_or(std::uint64_t{1} << message.source, std::memory_order_release);  // pairs with others_stay()
+}
 
 // ------------------------------------------------------------------------------------------------ hooks of ult
 
@@ -515,19 +537,34 @@ void place_apart(Descriptor* child, int process) {
   state().calls->post(process, kPlace, copy_of(bytes_of(placed)));
 }
 
+bool is_on_this_machine(int process) noexcept {
+  const net::bootstrap::Job& job = net::bootstrap::job();
+  const int local = process - job.control->first_process;
+  return local >= 0 && local < job.process_count;
+}
+
+bool others_stay() noexcept {
+  const net::bootstrap::Job& job = net::bootstrap::job();
+  const auto stays = [](const net::bootstrap::MemberControl& m) {
+    return m.has_left.load(std::memory_order_acquire) == 0 && m.has_exited.load(std::memory_order_acquire) == 0;
+  };
+  if (std::any_of(job.control->members, job.control->members + job.process_count, stays)) return true;
+  const std::uint64_t left = state().left.load(std::memory_order_acquire);
+  for (int p = 0; p < processes(); ++p)
+    if (!is_on_this_machine(p) && (left >> p & 1) == 0 && !state().transport->peer_failed(p)) return true;
+  return false;
+}
+
 // At the exit of a member, after the destructors of its static objects: what it holds may still be asked for by the others,
 // until all have come so far or are gone.
 void stay_to_the_end() {
   if (getpid() != state().member || running()) return;  // a child that the program forked; exit() inside the run
   mark_left();
   if (!connected() || !finished()) return;
-  const net::bootstrap::JobControl& control = *net::bootstrap::job().control;
-  const auto stays = [](const net::bootstrap::MemberControl& m) {
-    return m.has_left.load(std::memory_order_acquire) == 0 && m.has_exited.load(std::memory_order_acquire) == 0;
-  };
+  for (int p = 0; p < processes(); ++p)
+    if (!is_on_this_machine(p)) tell(p, kLeftHandler, {});
   base::SpinThenSleep again(1);
-  while (!net::bootstrap::job_ending() && std::any_of(control.members, control.members + processes(), stays))
-    again.wait();
+  while (!net::bootstrap::job_ending() && others_stay()) again.wait();
   // A library below a transport must not be unloaded under its threads.
   state().calls->stop();
   state().transport.reset();
@@ -540,9 +577,9 @@ void join_network() {
   const net::bootstrap::Phase phase = net::bootstrap::phase();
   net::bootstrap::set_phase(net::bootstrap::Phase::kRunning);
   net::bootstrap::barrier_wait(*net::bootstrap::job().control);
-  net::bootstrap::set_phase(phase);
-  if (const base::Status status = net::attach_job_network(self(), &s.transport); !status.ok())
+  if (const base::Status status = net::attach_job_network(&s.transport); !status.ok())
     net::bootstrap::end_job(base::kStartFailureExit, status.message());
+  net::bootstrap::set_phase(phase);
   net::Transport& t = *s.transport;
   dsm::attach_network(t);
   s.calls.emplace(t);
@@ -565,8 +602,8 @@ void join_network() {
   t.set_handler(kWakeHandler, on_wake, nullptr);
   t.set_handler(kFreedHandler, on_freed, nullptr);
   t.set_handler(kFinishedHandler, on_finished, nullptr);
-  t.set_peer_failure_handler(
-      [](void* calls, net::ProcessId process) { static_cast<net::Calls*>(calls)->on_peer_failed(process); }, &*s.calls);
+  t.set_handler(kLeftHandler, on_left, nullptr);
+  t.set_peer_failure_handler(on_peer_failed, nullptr);
   t.start();
   s.calls->start();
   dsm::start_network();
@@ -580,7 +617,8 @@ void attach() {
   std::atexit(stay_to_the_end);
 }
 void mark_left() noexcept {
-  net::bootstrap::job().control->members[self()].has_left.store(1, std::memory_order_release);
+  const net::bootstrap::Job& job = net::bootstrap::job();
+  job.control->members[job.process_id].has_left.store(1, std::memory_order_release);
 }
 void connect() { std::call_once(state().once, join_network); }
 bool connected() noexcept { return state().connected.load(std::memory_order_acquire); }
@@ -730,7 +768,7 @@ void set_hooks(ult::Hooks& hooks) {
   hooks.place_apart = place_apart;
 }
 
-std::uint64_t messages_sent() noexcept { return connected() ? state().transport->counters().messages_sent : 0; }
+net::Counters counters() noexcept { return connected() ? state().transport->counters() : net::Counters{}; }
 
 void set_heap_hooks(gas::heap::Hooks& hooks) {
   hooks.free_elsewhere = free_elsewhere;
@@ -739,8 +777,24 @@ void set_heap_hooks(gas::heap::Hooks& hooks) {
 }
 
 void tell_finished() {
+  std::int32_t status = 0;
+  net::bootstrap::get_result(status);
   for (int p = 0; p < processes(); ++p)
-    if (p != self()) tell(p, kFinishedHandler, {});
+    if (p != self()) tell(p, kFinishedHandler, bytes_of(status));
+}
+
+void look_for_lost() {
+  const int lost = state().lost.load(std::memory_order_acquire);
+  if (lost < 0 || base::real_now_ns() - state().lost_ns.load(std::memory_order_relaxed) < kLostNs) return;
+  char why[160];
+  const char* const host = net::bootstrap::job().control->cards[lost].host;
+  const std::size_t bytes =
+      base::print_to(why, "process {}{}{} is not reached any more", lost, *host != '\0' ? " on host " : "", host);
+  net::bootstrap::end_job(kLostExit, {why, bytes});
+}
+
+void await_all() {
+  if (net::bootstrap::job().is_wide() && !net::barrier(*state().transport).ok()) net::await_end_of_job(-1);
 }
 
 }  // namespace ayatori::tasks::remote

@@ -68,8 +68,10 @@ ult::Descriptor* spare_threads(int process, std::uint32_t count);
 // For runtime.cpp, before the run: how ult and the heap reach other processes.
 void set_hooks(ult::Hooks& hooks);
 void set_heap_hooks(gas::heap::Hooks& hooks);
+void look_for_lost();  // now and then: ends the job when a process has been lost and nobody else does
+void await_all();      // a barrier of members of several machines, after connect(); nothing on one
 // The job has finished: wakes all others. Native stack, once.
 void tell_finished();
-std::uint64_t messages_sent() noexcept;  // by this process; 0 before connect()
+net::Counters counters() noexcept;  // of this process' transport; 0 before connect()
 
 }  // namespace ayatori::tasks::remote

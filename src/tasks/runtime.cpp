@@ -370,6 +370,7 @@ int run(const Root& root) {
   boot::set_phase(boot::Phase::kRunning);
   boot::JobControl& control = *boot::job().control;
   boot::barrier_wait(control);
+  if (gas::apart()) remote::await_all();
   dsm::start_progress();
   std::vector<std::thread> others;
   others.reserve(static_cast<std::size_t>(s.workers));
@@ -394,8 +395,10 @@ int run(const Root& root) {
   }
   std::thread watcher([] {
     State& st = state();
-    while (st.shared->finished.load(std::memory_order_acquire) == 0 && !st.left.load(std::memory_order_acquire))
+    while (st.shared->finished.load(std::memory_order_acquire) == 0 && !st.left.load(std::memory_order_acquire)) {
+      if (gas::apart()) remote::look_for_lost();
       base::futex_wait(st.shared->finished, 0, 100 * base::kNsPerMs);
+    }
     watch_end({});
   });
   dump::enter_worker(0);

@@ -781,7 +781,8 @@ std::uint64_t serve(const Call& call) {
   AYT_CHECK(c.actor >= 0 && c.actor < processes(), "a peer named process {}", c.actor);
   if (c.ask < Ask::kFindAddress) c.object = local_handle(c.object);
   const auto address = [&] { return reinterpret_cast<const void*>(c.count); };  // NOLINT: of another process
-  const std::int64_t deadline = c.wait_ns == kForEver ? kForEver : base::real_now_ns() + c.wait_ns;
+  const std::int64_t now_ns = base::real_now_ns();
+  const std::int64_t deadline = c.wait_ns >= kForEver - now_ns ? kForEver : now_ns + c.wait_ns;
   const auto waiter = [&] {
     Descriptor* d = remote::local_for({c.waiter_process, c.waiter_index, c.waiter_os});
     d->timed_out = c.timed_out;

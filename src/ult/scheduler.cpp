@@ -17,6 +17,8 @@
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "base/identity.hpp"
+#include "base/log.hpp"
+#include "net/idle.hpp"
 #include "ult/current.hpp"
 #include "ult/fast.hpp"
 #include "ult/fiber.hpp"
@@ -44,6 +46,15 @@ struct State {
   base::SharedLock timers_lock;
   std::vector<Timer> timers;  // Guarded by timers_lock.
   std::atomic<std::int64_t> next_timer_ns{INT64_MAX};
+
+  base::SharedLock starts_lock;
+  Start* first_start = nullptr;          // Guarded by starts_lock.
+  Start* last_start = nullptr;           // Guarded by starts_lock.
+  std::atomic<std::uint32_t> starts{0};  // in that list; a hint, exact under the lock
+  // Numbers alone.
+  std::atomic<std::int64_t> starved_ns{0};  // since when there is no stack for the first of them; 0: there is
+  std::atomic<std::int64_t> begged_ns{0};   // when others were last asked for one
+  std::atomic<bool> told_starved{false};
 };
 
 State& state() {
@@ -213,15 +224,77 @@ void run_timers() {
 
 // ------------------------------------------------------------------------------------------------ finding work
 
-// Takes work of this process that no other worker's deque holds.
-Descriptor* take_ready() noexcept {
-  ProcessQueues& q = mine();
-  if (Descriptor* d = q.ready.pop()) return d;
-  if (Descriptor* d = q.placed.pop()) {
+// What arrives from other processes is completed by workers that have nothing to run, or come by here.
+void poll() {
+  if (the_config.hooks.poll) the_config.hooks.poll();
+  net::poll_idle_transport();
+}
+
+void* to_writable(void* p) { return the_config.hooks.writable(p); }
+
+void start_main(void* object) {
+  Start& start = **static_cast<Start**>(object);
+  start.invoke(start);
+  --current_worker()->current->pins;
+}
+
+// No stack for what was asked for from outside, which waits while others work: asks them now and then.
+void beg(const Worker& w) noexcept {
+  State& s = state();
+  const std::int64_t now = base::real_now_ns();
+  std::int64_t since = 0;
+  if (s.starved_ns.compare_exchange_strong(since, now, std::memory_order_relaxed)) since = now;
+  if (now - s.begged_ns.load(std::memory_order_relaxed) < base::kNsPerMs) return;
+  s.begged_ns.store(now, std::memory_order_relaxed);
+  ask_for_free(w);
+  if (now - since >= base::kNsPerSecond && !s.told_starved.exchange(true, std::memory_order_relaxed))
+    base::log_warn("handlers of RPCs wait for the stacks of other threads: a larger AYATORI_SPACE_SIZE has more");
+}
+
+// Null: nothing was asked for from outside, or there is no stack for it.
+Descriptor* take_start(Worker& w) noexcept {
+  State& s = state();
+  if (s.starts.load(std::memory_order_relaxed) == 0) return nullptr;  // a hint; idle() looks again
+  if (!w.free_threads && !find_free(w)) {
+    beg(w);
+    return nullptr;
+  }
+  s.starts_lock.lock();
+  Start* const start = s.first_start;
+  if (start) {
+    s.first_start = start->next;
+    s.starts.store(s.starts.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  }
+  s.starts_lock.unlock();
+  if (!start) return nullptr;
+  s.starved_ns.store(0, std::memory_order_relaxed);
+  const Room room = take_free(w, alignof(Start*), sizeof(Start*));
+  *static_cast<Start**>(to_writable(room.object)) = start;
+  prepare_first(room.thread, &start_main);
+  room.thread->join.detach();  // nobody knows it yet
+  room.thread->pins = 1;
+  room.thread->needs_acquire = start->acquire;
+  ++w.counters.forked;
+  return room.thread;
+}
+
+// A thread that has not begun, of another process or asked for from outside.
+Descriptor* take_new(Worker& w) noexcept {
+  if (Descriptor* d = mine().placed.pop()) {
     (the_config.apart ? the_config.hooks.start_placed : the_config.hooks.bring_placed)(d);
     return d;
   }
-  return nullptr;
+  return take_start(w);
+}
+
+// Takes work of this process that no other worker's deque holds.
+Descriptor* take_ready(Worker& w) noexcept {
+  // Threads that wake each other again and again do not keep others from beginning.
+  const bool new_first = (++w.takes & 15) == 0;
+  if (new_first)
+    if (Descriptor* d = take_new(w)) return d;
+  if (Descriptor* d = mine().ready.pop()) return d;
+  return new_first ? nullptr : take_new(w);
 }
 
 Descriptor* take_from_neighbour(Worker& w) noexcept {
@@ -269,6 +342,8 @@ void idle(Worker& w, std::uint32_t misses) noexcept {
   const std::uint32_t bell = q.doorbell.load(std::memory_order_acquire);
   q.sleepers.fetch_add(1, std::memory_order_seq_cst);  // pairs with the fence in ring()
   if (q.ready.count.load(std::memory_order_seq_cst) == 0 && q.placed.count.load(std::memory_order_seq_cst) == 0 &&
+      (state().starts.load(std::memory_order_seq_cst) == 0 ||
+       state().starved_ns.load(std::memory_order_relaxed) != 0) &&
       !finished())
     base::futex_wait(q.doorbell, bell, nap);
   q.sleepers.fetch_sub(1, std::memory_order_relaxed);
@@ -341,10 +416,10 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
 }
 
 void* op_yield(Worker& w, Descriptor* self, void*) {
-  if (the_config.hooks.poll) the_config.hooks.poll();
+  poll();
   run_timers();
   Descriptor* next = w.deque.pop();
-  if (!next) next = take_ready();
+  if (!next) next = take_ready(w);
   if (!next && (++w.fruitless_yields & 7) == 0) {
     next = steal_any(w);
     if (!next) sched_yield();
@@ -386,8 +461,6 @@ void resumed_main(void* argument) {
   d->invoke(d->object);
   end_current();
 }
-
-void* to_writable(void* p) { return the_config.hooks.writable(p); }
 
 AYT_CROSSES_FIBERS void* worker_main(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
@@ -503,10 +576,11 @@ void* schedule(Worker& w) noexcept {
       spill(w);
     // Who waits for a time is not kept waiting by those who always find work.
     if (state().next_timer_ns.load(std::memory_order_relaxed) != INT64_MAX) run_timers();
+    if ((++w.schedules & 15) == 0) net::poll_idle_transport();
     Descriptor* d = w.deque.pop();
-    if (!d) d = take_ready();
+    if (!d) d = take_ready(w);
     if (!d) {
-      if (the_config.hooks.poll) the_config.hooks.poll();
+      poll();
       d = steal_any(w);
     }
     if (d) {
@@ -695,6 +769,17 @@ void add_timer(Descriptor* d, std::int64_t when_ns, bool (*expired)(Descriptor*,
   if (when_ns < s.next_timer_ns.load(std::memory_order_relaxed))
     s.next_timer_ns.store(when_ns, std::memory_order_relaxed);
   s.timers_lock.unlock();
+}
+
+void start_here(Start& start) noexcept {
+  State& s = state();
+  start.next = nullptr;
+  s.starts_lock.lock();
+  (s.first_start ? s.last_start->next : s.first_start) = &start;
+  s.last_start = &start;
+  s.starts.store(s.starts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // ring() orders it
+  s.starts_lock.unlock();
+  ring(the_config.process);
 }
 
 bool upper_first() noexcept {

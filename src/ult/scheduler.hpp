@@ -131,6 +131,17 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept;
 // The caller's next fork leaves its continuation where a thief looks first, and its process is one of the upper half.
 bool upper_first() noexcept;
 
+// Asked for from outside: a detached thread of this process, pinned while invoke(*this) runs, which throws nothing. The
+// asker's memory until then; `acquire`: what was released elsewhere is seen there.
+struct Start {
+  void (*invoke)(Start& start) = nullptr;
+  bool acquire = false;
+  Start* next = nullptr;
+};
+// Native stack, any OS thread of this process, also before its workers run: one of them starts it when it looks for work,
+// first come first served, and as soon as there is a stack.
+void start_here(Start& start) noexcept;
+
 std::uint64_t number_of(const Descriptor* d) noexcept;
 Worker& worker_of(int number) noexcept;
 

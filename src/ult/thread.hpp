@@ -183,6 +183,8 @@ struct alignas(64) Worker {
   void* argument = nullptr;
   std::uint64_t random = 0;
   std::uint32_t fruitless_yields = 0;
+  std::uint32_t schedules = 0;
+  std::uint32_t takes = 0;     // looks at the process' queues
   void* native_low = nullptr;  // of the native stack
   std::size_t native_bytes = 0;
   void* park_buffer = nullptr;  // park.hpp, down to parked_argument

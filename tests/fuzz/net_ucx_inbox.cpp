@@ -55,7 +55,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t at = 0; at + 2 <= size;) {
     const std::uint64_t number = inbox.taken() + data[at] % 4;
     const std::size_t length = std::min<std::size_t>(std::size_t{data[at + 1]} * 16, size - at - 2);
-    if (!inbox.take(number, bytes.subspan(at + 2, length), sink)) break;
+    const std::span<const std::byte> body = bytes.subspan(at + 2, length);
+    const std::size_t head = std::min<std::size_t>(std::size_t{data[at] / 4u} * 8, length);  // where it is cut
+    if (!inbox.take(number, {body.first(head), body.subspan(head)}, sink)) break;
     at += 2 + length;
   }
   ucx::BatchHeader header;

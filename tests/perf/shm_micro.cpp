@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one operation of the shm transport costs between two processes: medians in nanoseconds over batches. Raw figures for
-// docs/performance.md; the floor of everything above. Usage: shm_micro [ROUNDS]
+// docs/performance.md; the floor of everything above. Usage: shm_micro [ROUNDS]. The bars of the transport: shm_bars.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
+#include "bare_words.hpp"
 #include "base/clock.hpp"
-#include "net/copy.hpp"
 #include "net/net.hpp"
 #include "net/shm/transport.hpp"
 
@@ -33,25 +33,6 @@ void measure(const char* name, int rounds, bool print, Operation&& operation) {
   }
   std::sort(ns.begin(), ns.end());
   if (print) std::printf("%-28s %10.1f ns  (best %.1f)\n", name, ns[kBatches / 2], ns.front());
-}
-
-// The least that a checked one-sided call can be: a call, a bounds check, a load and a store, a callback.
-struct Floor {
-  std::byte* base;
-  std::uint64_t bytes;
-};
-using FloorCall = bool (*)(const Floor&, std::uint64_t offset, std::byte* local, net::Callback callback);
-bool floor_read(const Floor& region, std::uint64_t offset, std::byte* local, net::Callback callback) {
-  if (offset > region.bytes || 8 > region.bytes - offset) return false;
-  net::copy_word(local, region.base + offset);
-  callback({});
-  return true;
-}
-bool floor_write(const Floor& region, std::uint64_t offset, std::byte* local, net::Callback callback) {
-  if (offset > region.bytes || 8 > region.bytes - offset) return false;
-  net::copy_word(region.base + offset, local);
-  callback({});
-  return true;
 }
 
 // Interleaved batches of both; prints the medians and their ratio.
@@ -94,15 +75,15 @@ int member(net::shm::ShmWorld& world, std::byte* memory, std::size_t bytes, int 
     std::uint64_t completions = 0;
     const net::Callback counting{[](void* count, net::Completion) { ++*static_cast<std::uint64_t*>(count); },
                                  &completions};
-    const Floor floor{memory + bytes, bytes};
-    FloorCall calls[] = {floor_read, floor_write};
-    asm volatile("" : "+m"(calls));  // calls through pointers, as ours are
+    const bare::Memory bare_memory{memory + bytes, bytes};
+    const auto bare_read = bare::pointer_to<net::ReadParams>(bare::read);
+    const auto bare_write = bare::pointer_to<net::WriteParams>(bare::write);
     compare(
         "read 8 B, callback", rounds, [&] { net.try_read_async({1, peer, local.data(), 8, counting}); },
-        [&] { calls[0](floor, 0, local.data(), counting); });
+        [&] { bare_read(bare_memory, {1, peer, local.data(), 8, counting}); });
     compare(
         "write 8 B, callback", rounds, [&] { net.try_write_async({1, peer, local.data(), 8, counting}); },
-        [&] { calls[1](floor, 0, local.data(), counting); });
+        [&] { bare_write(bare_memory, {1, peer, local.data(), 8, counting}); });
     measure("read 512 B, whole words", rounds / 4, true,
             [&] { net.try_read_async({1, peer, local.data(), 512, nothing}); });
     measure("read 4 KiB", rounds / 8, true, [&] { net.try_read_async({1, peer, local.data(), 4096, nothing}); });

@@ -18,6 +18,7 @@
 #include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "commands.hpp"
@@ -26,6 +27,7 @@
 #include "job.hpp"
 #include "net/bootstrap/place.hpp"
 #include "program.hpp"
+#include "report.hpp"
 #include "system.hpp"
 #include "wide.hpp"
 
@@ -163,6 +165,7 @@ class Agent {
     RunOptions options;
     options.processes = job_.count;
     options.label = job_.label;
+    options.stats = job_.stats;
     options.environment = job_.knobs;
     options.command = job_.command;
     WideJob wide;
@@ -177,8 +180,19 @@ class Agent {
     {
       Job job(options, program_, &wide);
       status = job.run();
+      if (job_.stats && job.control() != nullptr) tell_stats(*job.control(), wide.uplink);
     }
     _exit(status);
+  }
+
+  void tell_stats(const net::bootstrap::JobControl& control, const Uplink& uplink) const {
+    const std::vector<StatsRow> rows = stats_of(control);
+    for (std::size_t process = 0; process < rows.size(); ++process) {
+      Packer packer;
+      packer.number(static_cast<std::uint64_t>(job_.first) + process);
+      for (const std::uint64_t value : rows[process]) packer.number(value);
+      uplink.send(FrameKind::kStats, packer.body());
+    }
   }
 
   void read_uplink() {

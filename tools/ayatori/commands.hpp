@@ -13,6 +13,7 @@ int dump_command(int argc, char** argv);          // dump.cpp
 int doctor_command(int argc, char** argv);        // doctor.cpp
 int doctor_agent_command(int argc, char** argv);  // doctor_agent.cpp; started by `ayatori doctor --hosts`, not by users
 int agent_command(int argc, char** argv);         // agent.cpp; started by `ayatori run --hosts`, not by users
+int pmix_agent_command(int argc, char** argv);    // pmix_agent.cpp; what a program under PMIx becomes
 
 // Folder of this executable; empty when /proc is not there.
 std::string own_folder();

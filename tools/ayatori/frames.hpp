@@ -34,6 +34,7 @@ enum class FrameKind : std::uint32_t {
   kRefused,   // status, line: nothing was started
   kReason,    // status, line: why the job ends before its time
   kOutput,    // 1 or 2, bytes
+  kStats,     // process, its counters in the order of kStatNames
   kExit,      // status; the last frame
   kFindings,  // HostReport
   kReached,   // for each host, what went wrong

@@ -25,7 +25,7 @@ std::string pack(const HostJob& job) {
   packer.text(job.version).number(job.job_id);
   packer.text({reinterpret_cast<const char*>(job.secret.data()), job.secret.size()});
   packer.number(static_cast<std::uint64_t>(job.first)).number(static_cast<std::uint64_t>(job.count));
-  packer.number(job.label ? 1 : 0).text(job.folder);
+  packer.number(job.label ? 1 : 0).number(job.stats ? 1 : 0).text(job.folder);
   pack_texts(packer, job.hosts);
   std::vector<std::string> knobs;
   for (const auto& [name, value] : job.knobs) {
@@ -48,6 +48,7 @@ std::optional<HostJob> unpack_host_job(std::string_view body) {
   const std::uint64_t first = fields.number();
   const std::uint64_t count = fields.number();
   job.label = fields.number() != 0;
+  job.stats = fields.number() != 0;
   job.folder = fields.text();
   std::vector<std::string> knobs;
   if (!unpack_texts(fields, job.hosts) || !unpack_texts(fields, knobs) || !unpack_texts(fields, job.command) ||

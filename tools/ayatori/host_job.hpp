@@ -21,6 +21,7 @@ struct HostJob {
   int first = 0;  // process of this host
   int count = 1;  // processes on this host
   bool label = false;
+  bool stats = false;
   std::string folder;              // to run in
   std::vector<std::string> hosts;  // by process, of the whole job
   std::vector<std::pair<std::string, std::string>> knobs;

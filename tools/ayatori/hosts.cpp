@@ -18,6 +18,9 @@ namespace ayatori::tool {
 HostsJob::HostsJob(const RunOptions& options) : options_(options), sinks_{Sink(STDOUT_FILENO), Sink(STDERR_FILENO)} {}
 
 int HostsJob::run() {
+  if (options_.stats)
+    if (const int status = check_stats_file(options_.stats_file)) return status;
+  stats_.resize(static_cast<std::size_t>(options_.processes));
   sigset_t taken;
   sigemptyset(&taken);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&taken, signal);
@@ -34,6 +37,10 @@ int HostsJob::run() {
   deadline_ns_ = base::real_now_ns() + options_.start_timeout_ns;
   if (const int status = call_hosts(); status != 0) end(status, "");
   loop();
+  if (options_.stats && started_) {
+    const int failed = report_stats(stats_, options_.command.front(), options_.stats_file);
+    if (status_ == 0) return failed;
+  }
   return status_;
 }
 
@@ -44,6 +51,7 @@ int HostsJob::call_hosts() {
       getrandom(&job.job_id, sizeof job.job_id, 0) != sizeof job.job_id)
     return fail(kExitStart, "cannot make the job's secret: {}", error_text(errno));
   job.label = options_.label;
+  job.stats = options_.stats;
   job.folder = working_folder();
   job.knobs = knobs_of_environment();
   job.knobs.insert(job.knobs.end(), options_.environment.begin(), options_.environment.end());
@@ -138,7 +146,10 @@ void HostsJob::on_frame(Host& host, const Frame& frame) {
     case FrameKind::kRefused:
     case FrameKind::kReason: {
       const auto status = static_cast<int>(fields.number() & 0xff);
-      return end(status, base::formatted("host {}: {}", host.name, fields.text()));
+      const std::string_view why = fields.text();
+      if (!why.empty()) return end(status, base::formatted("host {}: {}", host.name, why));
+      if (!std::exchange(told_, true)) status_ = status;  // exit(0) inside the run: an end like another
+      return end(status, "");
     }
     case FrameKind::kOutput: {
       const std::uint64_t stream = fields.number();
@@ -148,6 +159,13 @@ void HostsJob::on_frame(Host& host, const Frame& frame) {
     case FrameKind::kLeft:
       if (is_its_own(fields.number()) && fields.ok()) tell_others(host, frame.kind, frame.body);
       return;
+    case FrameKind::kStats: {
+      const std::uint64_t process = fields.number();
+      StatsRow row{};
+      for (std::uint64_t& value : row) value = fields.number();
+      if (is_its_own(process) && fields.ended()) stats_[process] = row;
+      return;
+    }
     case FrameKind::kExit: {
       const auto status = static_cast<int>(fields.number() & 0xff);
       // Process 0's, or the first that is not zero.

@@ -22,6 +22,7 @@
 #include "guard.hpp"
 #include "host_job.hpp"
 #include "options.hpp"
+#include "report.hpp"
 #include "sink.hpp"
 #include "system.hpp"
 
@@ -81,6 +82,7 @@ class HostsJob {
   bool told_ = false;       // H1
   bool killed_ = false;     // the commands
   int status_ = 0;
+  std::vector<StatsRow> stats_;  // by process, as far as told
 };
 
 }  // namespace ayatori::tool

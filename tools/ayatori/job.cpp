@@ -171,10 +171,11 @@ void Job::on_terminating_signal(int signal, bool members_have_it) {
 
 // To the agent, whose launcher says it, where there is one.
 void Job::tell(const std::string& line) {
-  if (wide_ == nullptr)
-    labels_->say(line);
-  else
-    wide_->uplink.send(FrameKind::kReason, Packer().number(static_cast<std::uint64_t>(status_)).text(line).body());
+  if (wide_ == nullptr || !wide_->has_launcher) {
+    if (!line.empty()) labels_->say(line);
+    return;
+  }
+  wide_->uplink.send(FrameKind::kReason, Packer().number(static_cast<std::uint64_t>(status_)).text(line).body());
 }
 
 void Job::on_deadlines() {
@@ -279,7 +280,9 @@ void Job::read_uplink() {
           card.size() != sizeof(boot::Card))
         continue;
       boot::JobControl& control = *channel_.control;
-      std::memcpy(&control.cards[number], card.data(), card.size());
+      boot::Card& its = control.cards[number];
+      std::memcpy(&its, card.data(), card.size());
+      its.host[sizeof its.host - 1] = its.place[sizeof its.place - 1] = '\0';
       control.card_filled[number].store(1, std::memory_order_release);  // pairs with the members' is_filled()
       control.cards_filled.fetch_add(1, std::memory_order_release);     // after it; pairs with join_launched()
       base::futex_wake(control.cards_filled, base::kAllWaiters);
@@ -290,6 +293,7 @@ void Job::read_uplink() {
         note_left_early(number, status, base::formatted("process {} on host {}", number, wide_->hosts[number]));
     } else if (kind == FrameKind::kEnd && stage_ != Stage::kDone) {
       status_is_final_ = true;
+      if (status_ == 0) status_ = kExitStart;  // the launcher that says so has one of its own
       if (stage_ == Stage::kRunning || stage_ == Stage::kGrace) start_killing();
     }
   }
@@ -410,7 +414,7 @@ void Job::end(int status, const std::string& why) {
   status_ = status;
   status_is_final_ = true;
   start_killing();
-  if (!why.empty()) tell(why);
+  if (!why.empty() || wide_ != nullptr) tell(why);  // without a word the other hosts would go on
 }
 
 void Job::start_killing() {

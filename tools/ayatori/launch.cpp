@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "alike.hpp"
 #include "commands.hpp"
 
 namespace ayatori::tool {
@@ -68,6 +69,7 @@ struct ChildPlan {
   bool own_group, linked;
   int out_fd, err_fd;  // -1: inherited
   int error_fd;        // gets errno when the exec fails
+  int go_fd;           // not executed before a byte comes; -1: at once
   pid_t launcher_pid;
 };
 
@@ -92,6 +94,12 @@ struct ChildPlan {
     sigaction(SIGQUIT, &plan.signals.quit, nullptr);
   }
   sigprocmask(SIG_SETMASK, &plan.signals.mask, nullptr);
+  if (plan.go_fd >= 0) {
+    fix_addresses();
+    char go = 0;
+    while (read(plan.go_fd, &go, sizeof go) < 0 && errno == EINTR) {
+    }
+  }
   execve(plan.path, plan.arguments, plan.environment);
   const int error = errno;
   [[maybe_unused]] const auto written = write(plan.error_fd, &error, sizeof error);
@@ -150,9 +158,10 @@ int start_first_image(const RunOptions& options, const Program& program, const S
       program.linked ? base::formatted("{},{}", channel.control_fd.get(), channel.members_socket.get()) : "";
   std::vector<std::string> environment = member_environment(options, boot_value);
 
-  Pipe exec_error, out, err;
+  Pipe exec_error, go, out, err;
+  const bool wide = (channel.control->flags & boot::kWide) != 0;
   const bool merged = (channel.control->flags & boot::kLabelMerged) != 0;
-  if (!open_pipe(exec_error) || (labels.takes_out() && !open_pipe(out)) ||
+  if (!open_pipe(exec_error) || (wide && !open_pipe(go)) || (labels.takes_out() && !open_pipe(out)) ||
       (labels.takes_err() && !merged && !open_pipe(err)))
     return fail(kExitStart, "cannot make a pipe: {}", error_text(errno));
 
@@ -171,6 +180,7 @@ int start_first_image(const RunOptions& options, const Program& program, const S
                        out.write.get(),
                        merged && out.write ? out.write.get() : err.write.get(),
                        exec_error.write.get(),
+                       go.read.get(),
                        getpid()};
   first.pid = fork();
   if (first.pid < 0) return fail(kExitStart, "cannot start {}: {}", program.path, error_text(errno));
@@ -178,6 +188,13 @@ int start_first_image(const RunOptions& options, const Program& program, const S
   if (first.own_group) setpgid(first.pid, first.pid);  // both sides: whoever comes first
   channel.members_socket.reset();
   exec_error.write.reset();
+  if (wide) {
+    const bool traced = trace_exec(first.pid);
+    constexpr char kGo = 1;
+    if (write(go.write.get(), &kGo, sizeof kGo) != sizeof kGo)
+      return fail(kExitStart, "cannot start {}: {}", program.path, error_text(errno));
+    if (traced) fix_random_bytes(first.pid, channel.control->secret);
+  }
   if (out.read) labels.add_stream(number, std::move(out.read), false);
   if (err.read) labels.add_stream(number, std::move(err.read), true);
 

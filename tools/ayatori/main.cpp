@@ -44,10 +44,10 @@ struct Command {
   std::string_view name;
   int (*run)(int argc, char** argv);
 };
-constexpr Command kCommands[] = {{"run", run_command},         {"info", info_command},
-                                 {"bench", bench_command},     {"dump", dump_command},
-                                 {"doctor", doctor_command},   {"doctor-agent", doctor_agent_command},
-                                 {"host-agent", agent_command}};
+constexpr Command kCommands[] = {{"run", run_command},          {"info", info_command},
+                                 {"bench", bench_command},      {"dump", dump_command},
+                                 {"doctor", doctor_command},    {"doctor-agent", doctor_agent_command},
+                                 {"host-agent", agent_command}, {"pmix-agent", pmix_agent_command}};
 
 int dispatch(int argc, char** argv) {
   if (argc < 2) {

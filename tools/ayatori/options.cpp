@@ -60,8 +60,8 @@ int check_wide(bool counted, RunOptions& options) {
   if (!counted) options.processes = count;
   if (options.processes < count)
     return fail(kExitStart, "-n {}: each of the {} hosts has one process at least", options.processes, count);
-  if (options.gdb || options.stats || options.check)
-    return fail(kExitStart, "--gdb, --stats and --check work on one machine only, not with --hosts");
+  if (options.gdb || options.check)
+    return fail(kExitStart, "--gdb and --check work on one machine only, not with --hosts");
   return -1;
 }
 

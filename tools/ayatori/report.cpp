@@ -15,21 +15,10 @@ namespace {
 namespace boot = net::bootstrap;
 using Json = nlohmann::ordered_json;
 
-using Row = std::vector<std::uint64_t>;
-
-std::vector<Row> rows_of(const boot::JobControl& control) {
-  std::vector<Row> rows(static_cast<std::size_t>(control.process_count), Row(boot::kStats, 0));
-  for (int process = 0; process < control.process_count; ++process) {
-    // acquire: pairs with publish_stats(). What a killed member has not published counts as zero.
-    if (control.members[process].stats_written.load(std::memory_order_acquire) == 0) continue;
-    for (std::size_t i = 0; i < boot::kStats; ++i)
-      rows[static_cast<std::size_t>(process)][i] = control.stats[process][i].load(std::memory_order_relaxed);
-  }
-  return rows;
-}
+using Row = StatsRow;
 
 Row total_of(const std::vector<Row>& rows) {
-  Row total(boot::kStats, 0);
+  Row total{};
   for (const Row& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) total[i] += row[i];
   return total;
@@ -98,8 +87,18 @@ int check_stats_file(const std::string& file) {
   return fd ? 0 : fail(kExitStart, "--stats={}: {}", file, error_text(errno));
 }
 
-int report_stats(const boot::JobControl& control, const std::string& program, const std::string& file) {
-  const std::vector<Row> rows = rows_of(control);
+std::vector<Row> stats_of(const boot::JobControl& control) {
+  std::vector<Row> rows(static_cast<std::size_t>(control.process_count));
+  for (int process = 0; process < control.process_count; ++process) {
+    // acquire: pairs with publish_stats()
+    if (control.members[process].stats_written.load(std::memory_order_acquire) == 0) continue;
+    for (std::size_t i = 0; i < boot::kStats; ++i)
+      rows[static_cast<std::size_t>(process)][i] = control.stats[process][i].load(std::memory_order_relaxed);
+  }
+  return rows;
+}
+
+int report_stats(const std::vector<Row>& rows, const std::string& program, const std::string& file) {
   if (!file.empty()) return write_json(rows, program, file);
   print_table(rows, program);
   return 0;

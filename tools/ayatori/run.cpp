@@ -53,7 +53,7 @@ int run_command(int argc, char** argv) {
   Job job(options, program);
   const int status = job.run();
   if (options.stats && program.linked && job.control() != nullptr) {
-    const int failed = report_stats(*job.control(), options.command.front(), options.stats_file);
+    const int failed = report_stats(stats_of(*job.control()), options.command.front(), options.stats_file);
     if (status == 0) return failed;
   }
   return status;

@@ -38,6 +38,7 @@ struct WideJob {
   std::uint64_t job_id = 0;
   net::bootstrap::Secret secret{};
   bool loopback = false;           // it reaches all hosts
+  bool has_launcher = true;        // one of the whole job, which says why it ends
   std::vector<std::string> hosts;  // by process
   Uplink uplink;
 };

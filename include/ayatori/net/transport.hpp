@@ -46,6 +46,8 @@ struct Counters {
   std::uint64_t messages_sent = 0;   // requests and replies to other processes
   std::uint64_t bytes_sent = 0;      // payload: writes, messages, replies
   std::uint64_t bytes_received = 0;  // payload: reads, messages, replies
+
+  std::uint64_t messages_by_memory = 0;  // of messages_sent: by shared memory, or copied by the kernel
 };
 
 enum class Element : std::uint8_t { kU64, kI64, kF64 };
@@ -103,6 +105,8 @@ class Transport {
 
   virtual ProcessId self() const noexcept = 0;
   virtual int processes() const noexcept = 0;
+  // The job's hierarchy: what is here is reached sooner, by shared memory where the transport can. Any process of the job.
+  virtual bool on_this_machine(ProcessId process) const noexcept = 0;
   virtual Capabilities capabilities() const noexcept = 0;
   virtual Limits limits() const noexcept = 0;
   virtual Counters counters() const noexcept = 0;
@@ -150,6 +154,10 @@ class Transport {
   // Makes progress until `until(data)` holds or the time is over (kNoTimeout: never); spins, then sleeps. Returns whether
   // it held. Not in handlers and callbacks.
   virtual bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) = 0;
+  // Hints around several requests of the calling thread: what it issues in between may stay here, to be sent together at the
+  // end. In between it neither waits nor makes progress; pairs do not nest.
+  virtual void begin_batch() noexcept {}
+  virtual void end_batch() {}
   // Ends a wait of this process whose condition another thread changed.
   virtual void wake() noexcept = 0;
 };

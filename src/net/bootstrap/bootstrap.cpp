@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -37,6 +38,8 @@ struct ElfNote {
   std::uint32_t version = kVersion;
 };
 [[gnu::used, gnu::section(".note.ayatori"), gnu::aligned(4)]] const ElfNote elf_note;
+
+constexpr unsigned long kAskPersonality = 0xffffffff;
 
 constinit internal::State the_state;
 
@@ -155,6 +158,9 @@ void begin() {
       job.launched = true;
       job.launcher_pid = job.control->launcher_pid;
       job.process_count = job.control->process_count;
+      // What the launcher has asked for this program (alike.hpp) is not meant for those that it starts.
+      const int now = job.is_wide() ? personality(kAskPersonality) : -1;
+      if (now >= 0) personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
     }
     unsetenv(kBootVariable);
   }

@@ -20,12 +20,17 @@
 namespace ayatori::net::bootstrap {
 
 struct Job {
-  int process_id = 0;
-  int process_count = 1;
-  int workers = 0;  // asked for each process; 0: CPUs / processes
+  int process_id = 0;     // among those of this machine: its row of the control memory
+  int process_count = 1;  // on this machine
+  int workers = 0;        // asked for each process; 0: CPUs / processes
   bool launched = false;
   int launcher_pid = 0;
   JobControl* control = nullptr;  // null before begin()
+
+  // In the whole job, which may have several machines.
+  bool is_wide() const noexcept { return control != nullptr && (control->flags & kWide) != 0; }
+  int number() const noexcept { return control != nullptr ? control->first_process + process_id : process_id; }
+  int processes() const noexcept { return control != nullptr ? control->job_processes : process_count; }
 };
 Job& job() noexcept;
 

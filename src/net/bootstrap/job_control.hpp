@@ -21,7 +21,7 @@ namespace ayatori::net::bootstrap {
 
 inline constexpr int kMaxProcesses = 64;
 inline constexpr std::uint64_t kMagic = 0x726f746179410001;     // "\1\0Ayator"
-inline constexpr std::uint32_t kVersion = 2;                    // of this layout and of the messages
+inline constexpr std::uint32_t kVersion = 3;                    // of this layout and of the messages
 inline constexpr const char* kControlName = "ayatori-control";  // of the memfd, as /proc/PID/fd shows it
 inline constexpr const char* kBootVariable = "AYATORI__BOOT";   // "CONTROL_FD,SOCKET_FD"
 inline constexpr const char* kNoteOwner = "Ayatori";            // ELF note in every program that has the library
@@ -45,14 +45,23 @@ inline constexpr std::uint32_t kWantStats = 16;   // the launcher wants the coun
 inline constexpr std::uint32_t kWide = 32;        // the job has members on other machines, with a launcher each
 inline constexpr std::uint32_t kLoopback = 64;    // loopback reaches every member
 
+// What must be equal in all processes of a job whose threads move, if they were not forked from one image (likeness.hpp).
+// Hashes; all 0: not asked for.
+struct Likeness {
+  std::uint64_t program = 0, libraries = 0, addresses = 0, secrets = 0, settings = 0;
+
+  bool operator==(const Likeness&) const = default;
+};
+
 // How its peers reach a process, and what they call it: plain data, the same on all machines.
 struct Card {
   char host[64] = {};               // its machine's name, for messages
   char place[80] = {};              // place.hpp: equal where loopback, and later shared memory, reaches it
   unsigned char address[28] = {};   // sockaddr_in or sockaddr_in6 of its listener
   std::uint32_t address_bytes = 0;  // 0: it has none
+  Likeness likeness;                // of jobs of threads
 };
-static_assert(sizeof(Card) == 176);
+static_assert(sizeof(Card) == 216);
 using Secret = std::array<unsigned char, 32>;
 
 struct alignas(64) MemberControl {

@@ -46,6 +46,9 @@ base::Status join_launched(const MakeCard& make_card, std::int64_t timeout_ns, M
   result->job = control.job_id;
   if (result->processes == 1) return base::ok_status();
 
+  if (is_filled(control, result->self))
+    return base::error_status(base::Code::kInvalid,
+                              "on several hosts a job has one network: ayatori::run's or that of ayatori::net::open");
   Card& mine = control.cards[result->self];
   if (base::Status status = make_card((control.flags & kLoopback) != 0, &mine); !status.ok()) return status;
   control.card_filled[result->self].store(1, std::memory_order_release);  // pairs with is_filled()

@@ -35,8 +35,9 @@ constexpr int kSendTries = 2'000;  // of 1 ms
 [[noreturn]] void fail_member(int process, const char* what, int error_number) {
   char text[128];
   char why[256];
-  const std::size_t bytes = base::print_to(why, "cannot start process {}: {}: {}", process, what,
-                                           strerror_r(error_number, text, sizeof text));
+  const std::size_t bytes =
+      base::print_to(why, "cannot start process {}: {}: {}", job().control->first_process + process, what,
+                     strerror_r(error_number, text, sizeof text));
   end_job(base::kStartFailureExit, {why, bytes});
 }
 

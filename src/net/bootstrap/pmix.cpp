@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "net/bootstrap/place.hpp"
@@ -25,6 +26,7 @@ namespace ayatori::net::bootstrap {
 namespace {
 
 constexpr const char* kPlaceKey = "ayatori.place";
+constexpr const char* kHostKey = "ayatori.host";
 constexpr const char* kCardKey = "ayatori.card";
 constexpr const char* kSecretKey = "ayatori.secret";
 
@@ -52,7 +54,9 @@ bool from_hex(const std::string& text, void* bytes, std::size_t count) {
   return true;
 }
 
-// One session with the server. One thread.
+}  // namespace
+
+// One session with the server. One thread at a time.
 class Pmix {
  public:
   base::Status connect() {
@@ -70,11 +74,15 @@ class Pmix {
                                 dlerror());
     if (const auto status = init_(&self_, nullptr, 0); status != pmix_abi::kSuccess)
       return failed("cannot reach the job's PMIx server", status);
+    connected_ = true;
     return base::ok_status();
   }
-  void leave() { finalize_(nullptr, 0); }
+  void leave() {
+    if (std::exchange(connected_, false)) finalize_(nullptr, 0);
+  }
 
   int self() const { return static_cast<int>(self_.rank); }
+  int processes() const { return processes_; }
 
   base::Status size(int* processes) {
     pmix_abi::Process all = self_;
@@ -84,7 +92,7 @@ class Pmix {
     if (status != pmix_abi::kSuccess) return failed("PMIx does not tell the job's size", status);
     if (value->type != pmix_abi::kUint32)
       return base::error_status(base::Code::kInvalid, "PMIx tells the job's size as type {}", value->type);
-    *processes = static_cast<int>(value->data.uint32);
+    *processes = processes_ = static_cast<int>(value->data.uint32);
     std::free(value);
     return base::ok_status();
   }
@@ -130,6 +138,8 @@ class Pmix {
     return base::error_status(base::Code::kSystem, "{}: {} ({})", what, text != nullptr ? text : "error", status);
   }
 
+  bool connected_ = false;
+  int processes_ = 1;
   pmix_abi::Process self_{};
   pmix_abi::Init init_ = nullptr;
   pmix_abi::Finalize finalize_ = nullptr;
@@ -139,6 +149,8 @@ class Pmix {
   pmix_abi::Get get_ = nullptr;
   pmix_abi::ErrorString error_string_ = nullptr;
 };
+
+namespace {
 
 // X1. `work` fills its argument; what it captures must outlive a call that is given up.
 template <class Result>
@@ -165,7 +177,7 @@ base::Status within(std::int64_t timeout_ns, std::function<base::Status(Result*)
   std::unique_lock lock(shared->mutex);
   if (!shared->changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return shared->done; }))
     return base::error_status(base::Code::kTimeout,
-                              "the processes of this PMIx job did not all call ayatori::net::open within {} s "
+                              "the processes of this PMIx job did not all join within {} s "
                               "(AYATORI_START_TIMEOUT)",
                               timeout_ns / base::kNsPerSecond);
   *result = std::move(shared->result);
@@ -178,21 +190,18 @@ struct JobKeys {
   std::uint64_t job;
 };
 
-base::Status exchange_cards(Pmix& pmix, const MakeCard& make_card, Membership* job) {
-  job->cards.resize(static_cast<std::size_t>(job->processes));
+// Who is there, and what process 0 has made for all.
+base::Status begin(Pmix& pmix, PmixJob* job) {
+  if (base::Status status = pmix.connect(); !status.ok()) return status;
+  job->self = pmix.self();
+  if (base::Status status = pmix.size(&job->processes); !status.ok()) return status;
+  if (job->processes < 1 || job->processes > kMaxProcesses)
+    return base::error_status(base::Code::kInvalid, "a job of {} processes; 1 to {} are possible", job->processes,
+                              kMaxProcesses);
+  if (job->processes == 1) return base::ok_status();
   const std::string place = place_of_this_process();
   if (base::Status status = pmix.put(kPlaceKey, place); !status.ok()) return status;
-  if (base::Status status = pmix.exchange(); !status.ok()) return status;
-  bool loopback = true;
-  for (int p = 0; p < job->processes; ++p) {
-    std::string other;
-    if (base::Status status = pmix.get(p, kPlaceKey, &other); !status.ok()) return status;
-    loopback = loopback && other == place;
-  }
-
-  Card mine;
-  if (base::Status status = make_card(loopback, &mine); !status.ok()) return status;
-  if (base::Status status = pmix.put(kCardKey, to_hex(&mine, sizeof mine)); !status.ok()) return status;
+  if (base::Status status = pmix.put(kHostKey, host_of_this_process()); !status.ok()) return status;
   JobKeys keys{};
   if (job->self == 0) {
     if (getrandom(&keys, sizeof keys, 0) != sizeof keys)
@@ -200,11 +209,13 @@ base::Status exchange_cards(Pmix& pmix, const MakeCard& make_card, Membership* j
     if (base::Status status = pmix.put(kSecretKey, to_hex(&keys, sizeof keys)); !status.ok()) return status;
   }
   if (base::Status status = pmix.exchange(); !status.ok()) return status;
+  job->loopback = true;
   for (int p = 0; p < job->processes; ++p) {
-    std::string text;
-    if (base::Status status = pmix.get(p, kCardKey, &text); !status.ok()) return status;
-    if (!from_hex(text, &job->cards[static_cast<std::size_t>(p)], sizeof(Card)))
-      return base::error_status(base::Code::kInvalid, "process {} was built with another version of Ayatori", p);
+    std::string other;
+    if (base::Status status = pmix.get(p, kPlaceKey, &other); !status.ok()) return status;
+    job->loopback = job->loopback && other == place;
+    if (base::Status status = pmix.get(p, kHostKey, &other); !status.ok()) return status;
+    job->hosts.push_back(std::move(other));
   }
   std::string text;
   if (base::Status status = pmix.get(0, kSecretKey, &text); !status.ok()) return status;
@@ -215,15 +226,40 @@ base::Status exchange_cards(Pmix& pmix, const MakeCard& make_card, Membership* j
   return base::ok_status();
 }
 
-base::Status join(const MakeCard& make_card, Membership* job) {
+base::Status exchange_cards(Pmix& pmix, const std::string& mine, int processes, std::vector<std::string>* all) {
+  if (base::Status status = pmix.put(kCardKey, to_hex(mine.data(), mine.size())); !status.ok()) return status;
+  if (base::Status status = pmix.exchange(); !status.ok()) return status;
+  for (int p = 0; p < processes; ++p) {
+    std::string text;
+    if (base::Status status = pmix.get(p, kCardKey, &text); !status.ok()) return status;
+    std::string card(mine.size(), '\0');
+    if (!from_hex(text, card.data(), card.size()))
+      return base::error_status(base::Code::kInvalid, "process {} was built with another version of Ayatori", p);
+    all->push_back(std::move(card));
+  }
+  return base::ok_status();
+}
+
+base::Status join(const MakeCard& make_card, Membership* result) {
   Pmix pmix;
-  if (base::Status status = pmix.connect(); !status.ok()) return status;
-  job->self = pmix.self();
-  base::Status status = pmix.size(&job->processes);
-  if (status.ok() && (job->processes < 1 || job->processes > kMaxProcesses))
-    status = base::error_status(base::Code::kInvalid, "a job of {} processes; 1 to {} are possible", job->processes,
-                                kMaxProcesses);
-  if (status.ok() && job->processes > 1) status = exchange_cards(pmix, make_card, job);
+  PmixJob job;
+  const auto rest = [&] {
+    if (base::Status status = begin(pmix, &job); !status.ok()) return status;
+    result->self = job.self;
+    result->processes = job.processes;
+    result->secret = job.secret;
+    result->job = job.job;
+    if (job.processes == 1) return base::ok_status();
+    Card mine;
+    if (base::Status status = make_card(job.loopback, &mine); !status.ok()) return status;
+    std::vector<std::string> cards;
+    const std::string bytes(reinterpret_cast<const char*>(&mine), sizeof mine);
+    if (base::Status status = exchange_cards(pmix, bytes, job.processes, &cards); !status.ok()) return status;
+    result->cards.resize(cards.size());
+    for (std::size_t p = 0; p < cards.size(); ++p) std::memcpy(&result->cards[p], cards[p].data(), sizeof(Card));
+    return base::ok_status();
+  };
+  base::Status status = rest();
   pmix.leave();  // X3
   return status;
 }
@@ -235,17 +271,16 @@ base::Status join_pmix(MakeCard make_card, std::int64_t timeout_ns, Membership* 
       timeout_ns, [make_card = std::move(make_card)](Membership* job) { return join(make_card, job); }, result);
 }
 
-base::Status ask_pmix_size(std::int64_t timeout_ns, int* processes) {
-  return within<int>(
-      timeout_ns,
-      [](int* size) {
-        Pmix pmix;
-        if (base::Status status = pmix.connect(); !status.ok()) return status;
-        base::Status status = pmix.size(size);
-        pmix.leave();
-        return status;
-      },
-      processes);
+PmixSession::PmixSession() : pmix_(std::make_shared<Pmix>()) {}
+
+base::Status PmixSession::enter(std::int64_t timeout_ns, PmixJob* job) {
+  return within<PmixJob>(timeout_ns, [pmix = pmix_](PmixJob* result) { return begin(*pmix, result); }, job);
 }
+
+base::Status PmixSession::exchange(const std::string& mine, std::vector<std::string>* all) {
+  return exchange_cards(*pmix_, mine, pmix_->processes(), all);
+}
+
+void PmixSession::leave() { pmix_->leave(); }
 
 }  // namespace ayatori::net::bootstrap

@@ -28,8 +28,12 @@ std::string refusal_without_pmix(const Surroundings& around);
 // process 0 does.
 [[noreturn]] void end_unjoined(std::string_view why);
 
-// On entering ayatori::run, whose threads share the memory of one machine: ends this process with 125, and a line of process
-// 0, when the job has other processes that `ayatori run` has not made, or is to use another transport than shm.
+// Before anything of the job is made, in a program with threads: one of several processes under PMIx becomes `ayatori
+// pmix-agent`, which joins and starts the program again in the way that threads need (likeness.hpp). Does not return then.
+void hand_over_to_launcher();
+
+// On entering ayatori::run: ends this process with 125, and a line of process 0, when it is one of several that cannot find
+// each other.
 void refuse_several_machines();
 
 }  // namespace ayatori::net::bootstrap

@@ -21,6 +21,7 @@ Executor::Turn Executor::drain() {
   if (idle()) return {};
   const std::unique_lock lock(lock_, std::try_to_lock);  // E1
   if (!lock.owns_lock()) return {};
+  below_.begin_batch();  // E5
   Turn turn{retry_lanes()};
   if (batch_next_ == batch_end_) {
     batch_next_ = 0;
@@ -43,6 +44,7 @@ Executor::Turn Executor::drain() {
       keep(lane, request);
     }
   }
+  below_.end_batch();
   const bool keeps = peers_waiting_ != 0 || waits(kCollectivesLane) || batch_next_ != batch_end_;
   turn.began_to_keep = keeps && !kept();
   kept_.store(keeps, std::memory_order_relaxed);  // written under the lock; sleepers: transport.hpp F6

@@ -8,7 +8,7 @@
 // E3. A command that finds no room below waits in the lane of its peer, and so do those to that peer behind it. Others pass:
 //     a peer that takes nothing holds up nobody else. Collectives have a lane of their own (their order is the caller's).
 // E4. A fence or flush to all peers waits until all lanes of peers are empty, and the ring behind it with it.
-// E5. A batch is at most kBatch commands; between two the transport below makes progress.
+// E5. A batch is at most kBatch commands, which the transport below may send together; between two it makes progress.
 #pragma once
 
 #include <array>

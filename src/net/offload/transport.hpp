@@ -62,6 +62,7 @@ class OffloadTransport final : public Transport {
 
   ProcessId self() const noexcept override { return below_.self(); }
   int processes() const noexcept override { return below_.processes(); }
+  bool on_this_machine(ProcessId process) const noexcept override { return below_.on_this_machine(process); }
   Capabilities capabilities() const noexcept override { return below_.capabilities(); }
   Limits limits() const noexcept override { return below_.limits(); }
   Counters counters() const noexcept override { return below_.counters(); }
@@ -107,6 +108,12 @@ class OffloadTransport final : public Transport {
   void start_executors();  // start(), where somebody else started the transport below
   std::size_t progress() override;
   bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) override;
+  void begin_batch() noexcept override {
+    if (direct()) below_.begin_batch();
+  }
+  void end_batch() override {
+    if (direct()) below_.end_batch();
+  }
   void wake() noexcept override { below_.wake(); }
 
  private:

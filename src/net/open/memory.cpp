@@ -74,15 +74,15 @@ void give_back(Arena& arena, std::byte* memory, std::size_t bytes) {
 
 }  // namespace
 
-base::Status memory::reserve(shm::ShmWorld& world, std::size_t bytes_each) {
-  if (world.config().processes == 1) return base::ok_status();
+base::Status memory::reserve(shm::ShmWorld& world, int processes, std::size_t bytes_each) {
+  if (processes == 1) return base::ok_status();
   Arena& arena = net::arena();
   arena.part_bytes = (bytes_each + kPage - 1) / kPage * kPage;
-  const std::size_t bytes = arena.part_bytes * static_cast<std::size_t>(world.config().processes);
+  const std::size_t bytes = arena.part_bytes * static_cast<std::size_t>(processes);
   arena.base = static_cast<std::byte*>(world.map_shared(bytes));
   if (arena.base != nullptr) return base::ok_status();
   return base::system_status(errno, base::formatted("cannot reserve {} for each of {} processes (AYATORI_NET_MEMORY)",
-                                                    base::size_text(arena.part_bytes), world.config().processes));
+                                                    base::size_text(arena.part_bytes), processes));
 }
 
 void* allocate_memory(std::size_t bytes) noexcept try {

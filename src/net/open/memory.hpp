@@ -14,7 +14,8 @@
 
 namespace ayatori::net::memory {
 
-// Before the fork, once. Nothing is reserved in a job of one process.
-base::Status reserve(shm::ShmWorld& world, std::size_t bytes_each);
+// Before the fork, once. `processes`: of the job, on other machines, too: images of one job map alike. Nothing is reserved for
+// one alone.
+base::Status reserve(shm::ShmWorld& world, int processes, std::size_t bytes_each);
 
 }  // namespace ayatori::net::memory

@@ -10,7 +10,7 @@ namespace ayatori::net {
 // to be had. Weak: the library's start calls it where the program has it.
 [[gnu::weak]] void prepare_open();
 
-// The world of the members on this machine, or nullptr: there is no launcher.
+// The world of the members on this machine, or nullptr: there is no launcher, or they are to share nothing.
 shm::ShmWorld* prepared_world() noexcept;
 
 }  // namespace ayatori::net

@@ -6,8 +6,10 @@
 #include "base/identity.hpp"
 #include "base/knobs.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "net/member_network.hpp"
 #include "net/open/memory.hpp"
 #include "net/open/prepare.hpp"
+#include "net/transport_choice.hpp"
 
 extern "C" const int ayatori_no_start __attribute__((weak));
 
@@ -31,12 +33,23 @@ __attribute__((constructor(102))) void start() {
 
 void prepare_open() {
   const bootstrap::Job& job = bootstrap::job();
-  if (!job.launched || (job.control->flags & bootstrap::kWide) != 0) return;
-  shm::ShmConfig config;
-  config.processes = job.process_count;
+  if (!job.launched) return;
+  TransportChoice choice;  // open() tells of one that is none
+  const bool is_one = choose_transport(base::knob_string("AYATORI_TRANSPORT"), job.is_wide(), &choice).ok();
+  const bool below_a_wire = is_one && choice.shm && choice.wire != Wire::kNone;
+  if (job.is_wide() && !below_a_wire) return;
   std::unique_ptr<shm::ShmWorld> world;
-  base::Status status = shm::ShmWorld::create(config, &world);
-  if (status.ok()) status = memory::reserve(*world, base::knob_size("AYATORI_NET_MEMORY"));
+  base::Status status;
+  if (below_a_wire) {
+    const served::ServedConfig config;
+    status = make_neighbours(config.payload_bytes_max, config.requests_max, &world);
+  } else {
+    shm::ShmConfig config;
+    config.processes = job.process_count;
+    status = shm::ShmWorld::create(config, &world);
+  }
+  if (status.ok() && world != nullptr)
+    status = memory::reserve(*world, job.processes(), base::knob_size("AYATORI_NET_MEMORY"));
   if (!status.ok()) base::exit_start_failure(status);
   the_world = world.release();
 }

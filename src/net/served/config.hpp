@@ -8,6 +8,10 @@
 #include <ayatori/net/types.hpp>
 #include "net/served/frame.hpp"
 
+namespace ayatori::net::shm {
+class ShmWorld;
+}
+
 namespace ayatori::net::served {
 
 struct ServedConfig {
@@ -25,6 +29,9 @@ struct ServedConfig {
   std::int64_t heartbeat_timeout_ns = 10'000'000'000;  // of silence, then a peer is failed
   bool progress_thread = true;
   bool tells_failures = true;  // a line in the log for each peer that failed; not where somebody else tells of it
+
+  std::uint64_t machine = 0;       // bit: a process of this one's machine
+  shm::ShmWorld* world = nullptr;  // shared with some of those (shm/world.hpp W7); lives longer than the transport
 };
 
 inline constexpr std::size_t kPayloadBytesLimit = 1024 * 1024;

@@ -42,7 +42,11 @@ const char* check_header(const FrameHeader& header, const FrameLimits& limits) {
     case FrameKind::kReply: return body <= limits.payload_bytes_max ? nullptr : "a payload too long";
     case FrameKind::kRead:
     case FrameKind::kWrite: {
-      if (header.code > static_cast<std::uint8_t>(Shape::kStrided)) return "a request of unknown shape";
+      if (header.code > static_cast<std::uint8_t>(Shape::kMessage)) return "a request of unknown shape";
+      if (static_cast<Shape>(header.code) == Shape::kMessage) {
+        if (header.kind == FrameKind::kRead) return "a message that is read";
+        if (header.handler >= kHandlersMax) return "a handler out of range";
+      }
       if (header.total > kRequestBytesMax && static_cast<Shape>(header.code) != Shape::kContiguous)
         return "a request too long";
       if (static_cast<Shape>(header.code) == Shape::kList && header.handler > kPiecesMax) return "too many pieces";
@@ -71,7 +75,8 @@ const char* check_header(const FrameHeader& header, const FrameLimits& limits) {
 
 std::size_t descriptor_bytes(const FrameHeader& header) noexcept {
   switch (static_cast<Shape>(header.code)) {
-    case Shape::kContiguous: break;
+    case Shape::kContiguous:
+    case Shape::kMessage: break;
     case Shape::kList: return header.handler * sizeof(WirePiece);
     case Shape::kStrided: return sizeof(WireStrides);
   }

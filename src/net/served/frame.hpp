@@ -29,15 +29,16 @@ enum class FrameKind : std::uint8_t {
   kRpc,          // handler, slot, serial; body: payload
   kReply,        // slot, serial; body: answer of an RPC
   kRead,         // slot, serial, region, offset, total, code: Shape; body: descriptor
-  kWrite,        // as kRead; the data follows in the body where total is inline_bytes_max at most, else as kData
-  kAtomic,       // slot, serial, region, offset, total: operand, code: AtomicOp, handler: width; body: expected
-  kData,         // slot, serial, offset: in the request's bytes, code: Way; body: data
-  kAck,          // slot, serial, code: Outcome, total: value of an atomic
-  kGo,           // slot, serial: a long write may send its data
+  kWrite,  // as kRead; the data follows in the body where total is inline_bytes_max at most, else as kData. Also a long
+           // message, as a write into room of the receiver's (Shape::kMessage): handler
+  kAtomic,  // slot, serial, region, offset, total: operand, code: AtomicOp, handler: width; body: expected
+  kData,    // slot, serial, offset: in the request's bytes, code: Way; body: data
+  kAck,     // slot, serial, code: Outcome, total: value of an atomic
+  kGo,      // slot, serial: a long write may send its data
   kHeartbeat,
   kLeave,  // total: collective operations begun
 };
-enum class Shape : std::uint8_t { kContiguous, kList, kStrided };
+enum class Shape : std::uint8_t { kContiguous, kList, kStrided, kMessage };
 enum class Way : std::uint8_t { kToTarget, kToOrigin };  // of kData: of a write, of a read
 
 struct FrameHeader {
@@ -73,7 +74,7 @@ struct FrameLimits {
   std::uint32_t inline_bytes_max = 0;
   std::uint32_t requests_max = 0;
 };
-inline constexpr std::uint32_t kSegmentBytesMax = 256 * 1024;  // of one kData
+inline constexpr std::uint32_t kSegmentBytesMax = 512 * 1024;  // of one kData
 inline constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 59;
 
 constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 7) & ~std::size_t{7}; }

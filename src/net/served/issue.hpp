@@ -2,6 +2,7 @@
 // The way of every request from its caller to the peer's queue: ServedTransport::issue, for the sources that instantiate it.
 #pragma once
 
+#include "net/served/thread_state.hpp"
 #include "net/served/transport.hpp"
 
 namespace ayatori::net::served {
@@ -12,6 +13,7 @@ template <class Push>
 bool ServedTransport::issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push) {
   header.slot = slot;
   header.serial = requests_.publish(slot);
+  thread_state().last_serial = header.serial;
   bool pushed = false;
   {
     std::lock_guard lock(peer.mutex);

@@ -11,6 +11,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "net/served/transport.hpp"
+#include "net/shm/transport.hpp"
 
 namespace ayatori::net::served {
 
@@ -31,6 +32,7 @@ void ServedTransport::begin() {
     each->last_heard_ns = last_look_ns_;
     if (each->process != self_ && !each->open) accuse(*each, "it was not reached when the job started");
   }
+  if (near_ != nullptr) meet_neighbours();
   started_.store(true, std::memory_order_release);  // pairs with progress()
   progress();                                       // retires whom it did not reach
   if (!served_.progress_thread) return;
@@ -46,10 +48,12 @@ bool ServedTransport::end() {
   if (started) {
     const auto nothing_waits = [](void* data) {
       auto& net = *static_cast<ServedTransport*>(data);
-      return !net.services_.owes() && std::all_of(net.peers_.begin(), net.peers_.end(), [](const auto& each) {
-        std::lock_guard lock(each->mutex);
-        return each->queue.idle();
-      });
+      // relaxed: what it counts is looked at by nobody else
+      return !net.services_.owes() && net.long_messages_.load(std::memory_order_relaxed) == 0 &&
+             std::all_of(net.peers_.begin(), net.peers_.end(), [](const auto& each) {
+               std::lock_guard lock(each->mutex);
+               return each->queue.idle();
+             });
     };
     wait(nothing_waits, this, kLeaveNs);
   }
@@ -95,8 +99,9 @@ bool ServedTransport::retire(Peer& whom) {
     whom.queue.clear();
     whom.standing.store(standing, std::memory_order_seq_cst);  // before the look at requests; pairs with issue()
   }
-  whom.open_writes.clear();
+  drop_rooms(whom);
   whom.late_acks.clear();
+  if ((neighbours_ & bit_of(whom.process)) != 0) give_up_neighbour(whom);
   if (standing == Standing::kFailed && served_.tells_failures)
     base::log_warn("{}: process {} failed: {}", name_, whom.process,
                    whom.accused.load(std::memory_order_relaxed));  // read before
@@ -120,6 +125,7 @@ void ServedTransport::look_at_peers(std::int64_t now_ns) {
   if (since_ns < served_.heartbeat_interval_ns / 4) return;
   last_look_ns_ = now_ns;
   const bool was_away = since_ns > served_.heartbeat_timeout_ns / 2;  // stopped, or nobody made progress: D2
+  if (near_ != nullptr) near_->free_orphans();
   for (const std::unique_ptr<Peer>& each : peers_) {
     Peer& other = *each;
     if (!other.open) continue;  // changed by the polling thread only

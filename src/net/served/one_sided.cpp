@@ -10,6 +10,7 @@
 #include "net/served/issue.hpp"
 #include "net/served/thread_state.hpp"
 #include "net/served/transport.hpp"
+#include "net/shm/transport.hpp"
 
 namespace ayatori::net::served {
 
@@ -24,6 +25,7 @@ RegionId ServedTransport::register_memory(void* base, std::size_t bytes, std::ui
     region.base = static_cast<std::byte*>(base);
     region.bytes = bytes;
     region.rights.store(rights, std::memory_order_release);  // pairs with find_region()
+    if (near_ != nullptr) near_->register_at(id, base, bytes, rights);
     return id;
   }
   return kNoRegion;
@@ -33,7 +35,12 @@ void ServedTransport::unregister_memory(RegionId region) {
   std::lock_guard lock(region_mutex_);
   AYT_CHECK(region < kRegionsMax && regions_[region].rights.load(std::memory_order_relaxed) != 0,
             "region {} is not registered", region);
+  if (near_ != nullptr) near_->unregister_memory(region);
   regions_[region].rights.store(0, std::memory_order_release);
+}
+
+void* ServedTransport::direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept {
+  return is_near(address.process, address.region) ? near_->direct_pointer(address, bytes) : nullptr;
 }
 
 // kNoRights: the region is there all the same, so that who goes out of its bounds is told that first.
@@ -92,19 +99,22 @@ Outcome ServedTransport::apply(const AtomicParams& params, std::uint64_t* value)
 
 // A read or write of `header.total` bytes that another process serves; fill(room) writes the descriptor.
 template <class FillDescriptor>
-bool ServedTransport::move(bool reads, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
-                           FillDescriptor&& fill) {
+bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader header, Walk&& local,
+                           const Callback& done, FillDescriptor&& fill) {
+  const bool reads = kind == Request::Kind::kRead;
   const std::uint32_t slot = requests_.take(thread_state().stripe);
   if (slot == RequestTable::kNone) return false;
   const bool is_short = header.total <= served_.inline_bytes_max;
-  const bool awaits_go = !reads && header.total > kSegmentBytesMax;
+  const std::uint64_t unasked_bytes_max =
+      kind == Request::Kind::kMessage ? peer(process).queue.segment_bytes() : kSegmentBytesMax;  // D8
+  const bool awaits_go = !reads && header.total > unasked_bytes_max;
   const std::size_t descriptor = descriptor_bytes(header);
   header.kind = reads ? FrameKind::kRead : FrameKind::kWrite;
   header.body_bytes = static_cast<std::uint32_t>(descriptor + (!reads && is_short ? header.total : 0));
 
   Request& request = requests_[slot];
   request.process.store(process, std::memory_order_relaxed);  // released by state
-  request.kind.store(reads ? Request::Kind::kRead : Request::Kind::kWrite, std::memory_order_relaxed);
+  request.kind.store(kind, std::memory_order_relaxed);
   request.total = header.total;
   request.received = 0;
   request.is_bulk = !is_short;
@@ -132,6 +142,8 @@ bool ServedTransport::move_at_home(bool reads, Outcome outcome, Walk&& local, Wa
 }
 
 bool ServedTransport::try_read_async(const ReadParams& params) {
+  if (is_near(params.source_process, params.source.region)) return near_->try_read_async(params);
+  if (is_neighbour(params.source_process) && near_->try_copy(params)) return true;
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.source_process) || params.size_bytes > kRegionBytesMax)
     return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
@@ -145,10 +157,12 @@ bool ServedTransport::try_read_async(const ReadParams& params) {
   header.region = params.source.region;
   header.offset = params.source.offset;
   header.total = params.size_bytes;
-  return move(true, params.source_process, header, std::move(local), params.on_complete, [](std::byte*) {});
+  return move(Request::Kind::kRead, params.source_process, header, std::move(local), params.on_complete,
+              [](std::byte*) {});
 }
 
 bool ServedTransport::try_write_async(const WriteParams& params) {
+  if (is_near(params.destination_process, params.destination.region)) return near_->try_write_async(params);
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.destination_process) || params.size_bytes > kRegionBytesMax)
     return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
@@ -163,10 +177,29 @@ bool ServedTransport::try_write_async(const WriteParams& params) {
   header.region = to.region;
   header.offset = to.offset;
   header.total = params.size_bytes;
-  return move(false, params.destination_process, header, std::move(local), params.on_complete, [](std::byte*) {});
+  return move(Request::Kind::kWrite, params.destination_process, header, std::move(local), params.on_complete,
+              [](std::byte*) {});
+}
+
+// A message that is longer than a frame may be: D8.
+bool ServedTransport::move_message(const MessageParams& params) {
+  AYT_CHECK(params.on_complete.function != nullptr, "a message of {} bytes needs a completion", params.size_bytes);
+  FrameHeader header;
+  header.code = static_cast<std::uint8_t>(Shape::kMessage);
+  header.handler = params.handler;
+  header.total = params.size_bytes;
+  Walk local(static_cast<std::byte*>(const_cast<void*>(params.payload)), params.size_bytes);
+  long_messages_.fetch_add(1, std::memory_order_relaxed);  // only a number
+  if (move(Request::Kind::kMessage, params.destination, header, std::move(local), params.on_complete,
+           [](std::byte*) {}))
+    return true;
+  long_messages_.fetch_sub(1, std::memory_order_relaxed);
+  return false;
 }
 
 bool ServedTransport::move_list(const ListParams& params, bool reads) {
+  if (is_near(params.process, params.region))
+    return reads ? near_->try_read_list_async(params) : near_->try_write_list_async(params);
   if (!has_room(params.on_complete)) return false;
   std::uint64_t total = 0;
   Outcome outcome = in_job(params.process) ? check_list(params, kRegionBytesMax, &total) : Outcome::kBadAddress;
@@ -183,16 +216,19 @@ bool ServedTransport::move_list(const ListParams& params, bool reads) {
   header.handler = static_cast<std::uint16_t>(params.count);
   header.region = params.region;
   header.total = total;
-  return move(reads, params.process, header, std::move(local), params.on_complete, [&](std::byte* room) {
-    for (const Piece& piece : pieces) {
-      const WirePiece wire{piece.offset, piece.size_bytes};
-      std::memcpy(room, &wire, sizeof wire);
-      room += sizeof wire;
-    }
-  });
+  return move(reads ? Request::Kind::kRead : Request::Kind::kWrite, params.process, header, std::move(local),
+              params.on_complete, [&](std::byte* room) {
+                for (const Piece& piece : pieces) {
+                  const WirePiece wire{piece.offset, piece.size_bytes};
+                  std::memcpy(room, &wire, sizeof wire);
+                  room += sizeof wire;
+                }
+              });
 }
 
 bool ServedTransport::move_strided(const StridedParams& params, bool reads) {
+  if (is_near(params.remote.process, params.remote.region))
+    return reads ? near_->try_read_strided_async(params) : near_->try_write_strided_async(params);
   if (!has_room(params.on_complete)) return false;
   const ProcessId process = params.remote.process;
   std::uint64_t total = 0;
@@ -210,17 +246,20 @@ bool ServedTransport::move_strided(const StridedParams& params, bool reads) {
   header.region = params.remote.region;
   header.offset = params.remote.offset;
   header.total = total;
-  return move(reads, process, header, std::move(local), params.on_complete, [&](std::byte* room) {
-    WireStrides wire{params.block_bytes, static_cast<std::uint64_t>(params.levels), {}, params.remote_strides};
-    std::copy(params.counts.begin(), params.counts.end(), wire.counts.begin());
-    std::memcpy(room, &wire, sizeof wire);
-  });
+  return move(reads ? Request::Kind::kRead : Request::Kind::kWrite, process, header, std::move(local),
+              params.on_complete, [&](std::byte* room) {
+                WireStrides wire{
+                    params.block_bytes, static_cast<std::uint64_t>(params.levels), {}, params.remote_strides};
+                std::copy(params.counts.begin(), params.counts.end(), wire.counts.begin());
+                std::memcpy(room, &wire, sizeof wire);
+              });
 }
 
 // --- atomics, flushes, fences ---
 
 bool ServedTransport::try_atomic_async(const AtomicParams& params) {
   check_width(params);
+  if (is_near(params.target_process, params.target.region)) return near_->try_atomic_async(params);
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.target_process)) return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
   if (params.target_process == self_) {
@@ -268,6 +307,7 @@ bool ServedTransport::try_fence(ProcessId to) {
   // acquire: pairs with the handler's begin (D4)
   if ((to == kAllProcesses || to == self_) && self_messages_.load(std::memory_order_acquire) != 0) return false;
   if (services_.long_messages.under_way()) return false;  // parts of them are still to be pushed
+  if (!fence_neighbours(to)) return false;
   for (const std::unique_ptr<Peer>& each : peers_) {
     if (to != kAllProcesses && to != each->process) continue;
     std::lock_guard lock(each->mutex);

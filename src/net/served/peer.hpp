@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -35,13 +36,26 @@ struct Work {
   }
 };
 
-// A long write of the peer that is arriving.
+// Where a message of a peer is put together.
+struct Room {
+  std::unique_ptr<std::byte[]> bytes;
+  std::size_t size = 0;
+};
+
+// A long write or message of the peer that is arriving.
 struct OpenWrite {
   std::uint64_t serial = 0;  // 0: none in this slot
   std::uint64_t total = 0;
   std::uint64_t received = 0;
   Outcome outcome = Outcome::kOk;  // otherwise the data is dropped
   Walk place;
+
+  // Of a message (rooms.cpp).
+  bool is_message = false;
+  bool asked = false;    // for room, before it sends data
+  bool granted = false;  // and has it
+  HandlerId handler = 0;
+  Room room;
 };
 
 struct Peer {

@@ -5,14 +5,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "net/served/serve.hpp"
 #include "net/served/thread_state.hpp"
 #include "net/served/transport.hpp"
+#include "net/shm/transport.hpp"
 
 namespace ayatori::net::served {
+
+namespace {
+
+bool runs_here(const ThreadState& thread) noexcept {
+  return thread.polls != nullptr || thread.completions.running() || shm::ShmTransport::runs_here();
+}
+
+}  // namespace
 
 bool ServedTransport::polls() const noexcept { return thread_state().polls == this; }
 
@@ -22,7 +32,23 @@ void ServedTransport::kick(Peer& to) {
     ring_all();
   } else if (polls()) {
     dirty_ |= bit_of(to.process);  // D3
+  } else if (ThreadState& thread = thread_state(); thread.batches == this) {
+    thread.batched |= bit_of(to.process);  // D3
   } else {
+    pump(to);
+  }
+}
+
+void ServedTransport::begin_batch() noexcept {
+  AYT_CHECK(thread_state().batches == nullptr, "a batch within a batch");
+  thread_state().batches = this;
+}
+
+void ServedTransport::end_batch() {
+  ThreadState& thread = thread_state();
+  thread.batches = nullptr;
+  for (std::uint64_t peers = std::exchange(thread.batched, 0); peers != 0; peers &= peers - 1) {
+    Peer& to = peer(std::countr_zero(peers));
     pump(to);
   }
 }
@@ -111,13 +137,14 @@ std::size_t ServedTransport::end_flushes() {
 std::size_t ServedTransport::progress() {
   ThreadState& thread = thread_state();
   // acquire: pairs with start()
-  if (thread.polls != nullptr || thread.completions.running() || !started_.load(std::memory_order_acquire)) return 0;
+  if (runs_here(thread) || !started_.load(std::memory_order_acquire)) return 0;
   Work work;
   std::size_t& ran = work.ran;
   if (poll_lock_.try_lock()) {
     thread.polls = this;
     const std::int64_t now_ns = base::real_now_ns();
     work += poll(now_ns);
+    if (near_ != nullptr) ran += serve_neighbours();  // after the look at the doorbell
     ran += drain_self();
     ran += end_late_writes();
     look_at_peers(now_ns);
@@ -158,7 +185,7 @@ void ServedTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit
       epoll_.fd(), limit_ns,
       [](void* sleep) {
         const auto& s = *static_cast<Sleep*>(sleep);
-        return s.until(s.data) || s.net.work_waits();
+        return s.until(s.data) || s.net.work_waits() || s.net.disarmed();
       },
       &mine);
   // seq_cst: before the look who sleeps; pairs with progress_thread_main() (D6)
@@ -167,8 +194,7 @@ void ServedTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit
 
 bool ServedTransport::wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) {
   ThreadState& thread = thread_state();
-  AYT_CHECK(thread.polls == nullptr && !thread.completions.running(),
-            "a handler or completion must not wait");  // N4, N6
+  AYT_CHECK(!runs_here(thread), "a handler or completion must not wait");  // N4, N6
   if (until(data)) return true;
   const std::int64_t start_ns = base::real_now_ns();
   std::int64_t spin_until_ns = start_ns + kSpinNs;
@@ -194,7 +220,7 @@ bool ServedTransport::wait(bool (*until)(void* data), void* data, std::int64_t t
       limit_ns = std::min(limit_ns, nap_ns);
       nap_ns = std::min(nap_ns * 2, kNapNsMax);
     }
-    limit_ns = std::min(limit_ns, arm());
+    limit_ns = std::min(limit_ns, arm_all());
     if (limit_ns > 0) sleep(until, data, limit_ns);
   }
 }
@@ -218,6 +244,10 @@ void ServedTransport::progress_thread_main() {
       auto& net = *static_cast<ServedTransport*>(self);
       return net.stop_.load(std::memory_order_seq_cst) || net.work_waits();  // pairs with the destructor
     };
+    const auto stopped_or_disarmed = [](void* self) {
+      auto& net = *static_cast<ServedTransport*>(self);
+      return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() || net.disarmed();
+    };
     const auto unwatched = [](void* self) {
       auto& net = *static_cast<ServedTransport*>(self);
       return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() ||
@@ -230,8 +260,8 @@ void ServedTransport::progress_thread_main() {
       janitor_.sleep(-1, nap_ns, stopped, this);
       nap_ns = std::min(nap_ns * 2, kNapNsMax);
     } else {
-      const std::int64_t limit_ns = std::min(slice_ns, arm());
-      if (limit_ns > 0) janitor_.sleep(epoll_.fd(), limit_ns, stopped, this);
+      const std::int64_t limit_ns = std::min(slice_ns, arm_all());
+      if (limit_ns > 0) janitor_.sleep(epoll_.fd(), limit_ns, stopped_or_disarmed, this);
       nap_ns = kNapNsMin;
     }
   }

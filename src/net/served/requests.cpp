@@ -56,7 +56,8 @@ bool RequestTable::one_sided_waits(ProcessId peer, std::uint64_t serial) const n
     // acquire: pairs with publish(), and with claim() when it is over
     const std::uint64_t state = request.state.load(std::memory_order_acquire);
     if ((state & 1) == 0 || state >= serial * 2) continue;
-    if (request.kind.load(std::memory_order_relaxed) == Request::Kind::kRpc) continue;  // see Request
+    const Request::Kind kind = request.kind.load(std::memory_order_relaxed);  // see Request
+    if (kind == Request::Kind::kRpc || kind == Request::Kind::kMessage) continue;
     if (peer == kAllProcesses || request.process.load(std::memory_order_relaxed) == peer) return true;
   }
   return false;

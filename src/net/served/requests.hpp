@@ -17,7 +17,7 @@
 namespace ayatori::net::served {
 
 struct Request {
-  enum class Kind : std::uint8_t { kRead, kWrite, kAtomic, kRpc };
+  enum class Kind : std::uint8_t { kRead, kWrite, kAtomic, kRpc, kMessage };  // kMessage: a long one
   // Read by flushes while the slot may change hands: then the state has changed too, or the answer errs to "wait longer".
   std::atomic<std::uint64_t> state{0};  // serial * 2 + 1 while it waits (R1)
   std::atomic<ProcessId> process{0};

@@ -53,7 +53,7 @@ std::byte* SendQueue::push_reply(const FrameHeader& header) {
 void SendQueue::push_bulk(Bulk&& bulk) {
   if (bulk.way == Way::kToOrigin) ++bulk_to_origin_;
   // The data of a write whose request is held waits with it; a write that was told to go on left its epoch long ago.
-  const bool held = bulk.way == Way::kToTarget && bulk.data.left() <= kSegmentBytesMax && !held_.empty();
+  const bool held = bulk.way == Way::kToTarget && !bulk.told_to_go && !held_.empty();
   (held ? held_.back().bulk : bulk_).push_back(std::move(bulk));
 }
 

@@ -52,6 +52,7 @@ struct Bulk {
   std::uint64_t serial = 0;
   std::uint64_t sent = 0;
   Walk data;
+  bool told_to_go = false;  // its request has long left
 };
 
 class SendQueue {
@@ -80,6 +81,7 @@ class SendQueue {
   bool batch_holds(std::uint32_t slot) const noexcept { return segment_slot_ == slot; }
   std::size_t bulk_to_origin() const noexcept { return bulk_to_origin_; }
 
+  std::uint32_t segment_bytes() const noexcept { return segment_bytes_max_; }
   bool idle() const noexcept;  // nothing waits and nothing is under way
 
   bool compose();  // makes the next batch unless one is under way; false: nothing to send

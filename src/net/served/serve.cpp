@@ -58,7 +58,8 @@ bool PeerSink::answer(FrameKind kind, const FrameHeader& request, Outcome outcom
 Outcome PeerSink::place_of(const Frame& frame, std::uint8_t rights, Walk* walk) const {
   const FrameHeader& header = frame.header;
   switch (static_cast<Shape>(header.code)) {
-    case Shape::kContiguous: break;
+    case Shape::kContiguous:
+    case Shape::kMessage: break;
     case Shape::kList: {
       std::vector<Piece> pieces(header.handler);
       for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -112,6 +113,7 @@ bool PeerSink::on_read(const Frame& frame) {
 bool PeerSink::on_write(const Frame& frame) {
   const FrameHeader& request = frame.header;
   ++work_.served;
+  if (static_cast<Shape>(request.code) == Shape::kMessage) return on_long_message(frame);
   Walk target;
   const Outcome outcome = place_of(frame, kWritable, &target);
   if (is_inline(request, net_.limits_)) {
@@ -155,6 +157,10 @@ bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
     if (open.serial == 0 || open.serial != header.serial) return refused("data of a write that it did not announce");
     if (header.offset != open.received || header.body_bytes == 0 || header.body_bytes > open.total - open.received)
       return refused("data of a write out of order");
+    if (open.asked && !open.granted) return refused("a message without leave");
+    if (open.is_message && !open.asked && header.body_bytes != open.total)
+      return refused("a short message in pieces");  // D8: one room a peer
+    if (open.is_message && open.room.bytes == nullptr && !net_.make_room(open)) open.outcome = Outcome::kTooLarge;
     if (open.outcome == Outcome::kOk) place->walk = &open.place;
     return true;
   }
@@ -174,6 +180,7 @@ bool PeerSink::on_data_end(const FrameHeader& header) {
     OpenWrite& open = peer_.open_writes[header.slot];
     open.received += header.body_bytes;
     if (open.received != open.total) return true;
+    if (open.is_message) return end_long_message(header, open);
     open.serial = 0;
     open.place = Walk();
     return answer(FrameKind::kAck, header, open.outcome);
@@ -228,7 +235,8 @@ bool PeerSink::on_ack(const FrameHeader& header) {
     case Request::Kind::kRead:
       if (outcome == Outcome::kOk || request->received != 0) return refused("a read without its data");
       break;
-    case Request::Kind::kWrite: {
+    case Request::Kind::kWrite:
+    case Request::Kind::kMessage: {
       if (!request->is_bulk) break;
       if (request->awaits_go && outcome == Outcome::kOk) return refused("a write without its data");
       std::lock_guard lock(peer_.mutex);
@@ -255,13 +263,15 @@ void PeerSink::retry_late_acks() {
 
 bool PeerSink::on_go(const FrameHeader& header) {
   Request* request = net_.requests_.find(header.slot, header.serial, peer_.process);
-  if (request == nullptr || !request->is_bulk || !request->awaits_go ||
-      request->kind.load(std::memory_order_relaxed) != Request::Kind::kWrite)  // see find()
-    return refused("leave for a write that does not wait for it");
+  const auto waits = [&] {
+    const Request::Kind kind = request->kind.load(std::memory_order_relaxed);  // see find()
+    return (kind == Request::Kind::kWrite || kind == Request::Kind::kMessage) && request->is_bulk && request->awaits_go;
+  };
+  if (request == nullptr || !waits()) return refused("leave for a write that does not wait for it");
   request->awaits_go = false;
   {
     std::lock_guard lock(peer_.mutex);
-    peer_.queue.push_bulk({Way::kToTarget, header.slot, header.serial, 0, std::move(request->local)});
+    peer_.queue.push_bulk({Way::kToTarget, header.slot, header.serial, 0, std::move(request->local), true});
   }
   net_.kick(peer_);
   return true;

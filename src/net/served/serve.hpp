@@ -24,6 +24,8 @@ class PeerSink final : public FrameSink {
   Work work() const noexcept { return work_; }
 
  private:
+  friend class ServedTransport;  // rooms.cpp
+
   bool refused(const char* why) {
     refuse(why);
     return false;
@@ -33,6 +35,8 @@ class PeerSink final : public FrameSink {
   bool on_read(const Frame& frame);
   bool on_write(const Frame& frame);
   bool on_atomic(const Frame& frame);
+  bool on_long_message(const Frame& frame);                         // rooms.cpp
+  bool end_long_message(const FrameHeader& last, OpenWrite& open);  // rooms.cpp
   Outcome place_of(const Frame& frame, std::uint8_t rights, Walk* walk) const;
   bool answer(FrameKind kind, const FrameHeader& request, Outcome outcome, std::uint64_t value = 0);
   // Of the origin.

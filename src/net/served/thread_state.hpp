@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 #include "net/completions.hpp"
 
@@ -10,13 +11,22 @@ namespace ayatori::net::served {
 
 struct ThreadState {
   Completions completions;
-  const void* polls = nullptr;  // the transport whose poll lock this thread holds
+  const void* polls = nullptr;    // the transport whose poll lock this thread holds
+  const void* batches = nullptr;  // the transport for which it is between begin_batch() and end_batch()
+  std::uint64_t batched = 0;      // bit: a peer to which it pushed something since
   unsigned stripe = 0;
+
+  // The fence that it was refused last (ServedTransport::fence_neighbours), and how far its own requests have come since.
+  const void* fence_of = nullptr;
+  int fence_to = 0;
+  std::uint64_t fence_serial = 0;  // those before it must be over
+  std::uint64_t last_serial = 0;
 };
 
 inline ThreadState& thread_state() {
   static std::atomic<unsigned> threads{0};
-  thread_local ThreadState state{{}, nullptr, threads.fetch_add(1, std::memory_order_relaxed)};  // any numbers will do
+  thread_local ThreadState state{.completions = {},
+                                 .stripe = threads.fetch_add(1, std::memory_order_relaxed)};  // any numbers will do
   return state;
 }
 

@@ -13,6 +13,7 @@
 #include "base/check.hpp"
 #include "net/served/issue.hpp"
 #include "net/served/thread_state.hpp"
+#include "net/shm/transport.hpp"
 
 namespace ayatori::net::served {
 
@@ -38,7 +39,10 @@ ServedTransport::ServedTransport(const ServedConfig& config, const char* name)
             config.requests_max, kRequestsLimit);
   AYT_CHECK(config.heartbeat_interval_ns > 0 && config.heartbeat_timeout_ns >= 2 * config.heartbeat_interval_ns,
             "a heartbeat every {} ns, silence of {} ns", config.heartbeat_interval_ns, config.heartbeat_timeout_ns);
+  if (config.world != nullptr) join_neighbours();
 }
+
+ServedTransport::~ServedTransport() = default;
 
 // All answers that a peer can be owed at once (send_queue.hpp Q2), and some heartbeats.
 std::size_t ServedTransport::reply_bytes_max() const noexcept {
@@ -48,7 +52,7 @@ std::size_t ServedTransport::reply_bytes_max() const noexcept {
 
 Capabilities ServedTransport::capabilities() const noexcept {
   const bool served = served_.progress_thread;
-  return {served, served, served, true, false};
+  return {served, served, served, true, near_ != nullptr};
 }
 
 bool ServedTransport::peer_failed(ProcessId process) const noexcept {
@@ -70,6 +74,8 @@ bool ServedTransport::complete_now(const Callback& callback, Completion completi
 
 void ServedTransport::complete(std::uint32_t slot, Completion completion) {
   const Callback callback = requests_[slot].on_complete;
+  if (requests_[slot].kind.load(std::memory_order_relaxed) == Request::Kind::kMessage)  // the caller's own
+    long_messages_.fetch_sub(1, std::memory_order_relaxed);                             // only a number
   requests_.give_back(slot);
   thread_state().completions.run(callback, completion);
 }
@@ -90,7 +96,7 @@ void ServedTransport::set_peer_failure_handler(PeerFailureFunction function, voi
 
 bool ServedTransport::deliver(HandlerId id, const Message& message) {
   const Handler handler = handlers_[id];
-  if (handler.function == nullptr) {
+  if (handler.function == nullptr || (id == LongMessages::kHandler && message.source != self_)) {  // D8
     accuse(peer(message.source), "a message for a handler that nobody set");
     return false;
   }
@@ -102,13 +108,10 @@ bool ServedTransport::try_message_async(const MessageParams& params) {
   AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.destination)) return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
+  if (takes_near(params.destination, params.size_bytes)) return near_->try_message_async(params);
   if (params.size_bytes > LongMessages::kBytesMax) return complete_now(params.on_complete, {Outcome::kTooLarge, 0, 0});
-  if (params.size_bytes > served_.payload_bytes_max && !is_gone(peer(params.destination))) {
-    if (!services_.long_messages.start(params)) return false;
-    // Either retire() saw it, or its peer's end is seen here.
-    if (is_gone(peer(params.destination))) services_.long_messages.on_peer_left(params.destination);
-    return true;
-  }
+  if (params.size_bytes > served_.payload_bytes_max)
+    return params.destination == self_ ? services_.long_messages.start(params) : move_message(params);
   FrameHeader header;
   header.kind = FrameKind::kMessage;
   header.handler = params.handler;
@@ -136,6 +139,7 @@ bool ServedTransport::try_rpc_async(const RpcParams& params) {
   AYT_CHECK(params.handler < kHandlersMax, "handler {}", params.handler);
   if (!has_room(params.on_complete)) return false;
   if (!in_job(params.destination)) return complete_now(params.on_complete, {Outcome::kBadAddress, 0, 0});
+  if (takes_near(params.destination, params.size_bytes)) return near_->try_rpc_async(params);
   if (params.size_bytes > served_.payload_bytes_max)
     return complete_now(params.on_complete, {Outcome::kTooLarge, 0, 0});
   const std::uint32_t slot = requests_.take(thread_state().stripe);
@@ -165,6 +169,8 @@ void ServedTransport::reply(const ReplyToken& token, const void* payload, std::s
   AYT_CHECK(token.wanted(), "reply to a one-way message");
   AYT_CHECK(size_bytes <= served_.payload_bytes_max, "reply of {} bytes, {} possible", size_bytes,
             served_.payload_bytes_max);
+  if ((token.slot & kNearSlot) != 0)
+    return near_->reply({token.process, token.slot & ~kNearSlot, token.serial}, payload, size_bytes);
   FrameHeader header;
   header.kind = FrameKind::kReply;
   header.body_bytes = static_cast<std::uint32_t>(size_bytes);
@@ -190,6 +196,14 @@ void ServedTransport::count(ProcessId process, std::uint64_t messages, std::uint
   stripes_[thread_state().stripe % kStripes].add(messages, sent, received, false);
 }
 
-Counters ServedTransport::counters() const noexcept { return sum_of(stripes_); }
+Counters ServedTransport::counters() const noexcept {
+  Counters all = sum_of(stripes_);
+  const Counters near = neighbour_counters();
+  all.messages_sent += near.messages_sent;
+  all.messages_by_memory = near.messages_by_memory;
+  all.bytes_sent += near.bytes_sent;
+  all.bytes_received += near.bytes_received;
+  return all;
+}
 
 }  // namespace ayatori::net::served

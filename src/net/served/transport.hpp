@@ -10,7 +10,8 @@
 //     makes no sense, fails its peer. A process heartbeats while its progress thread runs or somebody waits; one that
 //     was itself stopped does not blame its peers for it.
 // D3. try_* appends to the peer's queue and, unless somebody sends already, sends at once (peer.hpp E1); while a thread
-//     receives, what it issues and answers is sent together when it has served what arrived from one peer.
+//     receives, what it issues and answers is sent together when it has served what arrived from one peer, and what a
+//     thread issues between begin_batch() and end_batch() at the end.
 // D4. Order (N10): what is short leaves and is served in order; what is long holds back what comes behind a fence
 //     (send_queue.hpp Q4). To itself a process' reads, writes and atomics are done at once, and a fence has to be asked for
 //     again until its messages have begun.
@@ -21,11 +22,20 @@
 //     the latest kNapNsMax after they stop polling, or is woken by the last one that watches.
 // D7. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
 //     ends without it counts as dead.
+// D8. A message longer than payload_bytes_max is a write into room that its receiver makes. One longer than a segment asks:
+//     rooms that were asked for hold kGrantedBytesMax in all, or one message; later ones wait in order. Others
+//     get theirs with their data, which comes in one piece: one room a peer. To itself a process sends by LongMessages.
+// D9. Neighbours, with whom this process shares memory, are reached by that (neighbours.cpp): messages, RPCs and what goes to
+//     regions in shared memory are handed to a ShmTransport, which the polling thread serves as well (so N6 holds) and for
+//     which sleepers watch one descriptor more. Only the wire says who is a member: a neighbour is given up when it is
+//     retired. What the memory cannot do goes by the wire: other regions, but for reads that the kernel carries out, and
+//     messages too long for it.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -42,6 +52,10 @@
 #include "net/served/sleepers.hpp"
 #include "net/services.hpp"
 
+namespace ayatori::net::shm {
+class ShmTransport;
+}
+
 namespace ayatori::net::served {
 
 inline constexpr std::size_t kRegionsMax = 64;
@@ -55,10 +69,14 @@ class ServedTransport : public ServicedTransport {
     return {served_.payload_bytes_max, LongMessages::kBytesMax, served_.requests_max};
   }
   Counters counters() const noexcept override;
+  Counters neighbour_counters() const noexcept;  // the part that went by shared memory (D9)
+  bool on_this_machine(ProcessId process) const noexcept override {
+    return process == self_ || (served_.machine >> process & 1) != 0;
+  }
 
   RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights) override;
   void unregister_memory(RegionId region) override;
-  void* direct_pointer(const RemoteAddress&, std::size_t) noexcept override { return nullptr; }
+  void* direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept override;
 
   bool try_read_async(const ReadParams& params) override;
   bool try_write_async(const WriteParams& params) override;
@@ -80,6 +98,8 @@ class ServedTransport : public ServicedTransport {
 
   std::size_t progress() override;
   bool wait(bool (*until)(void* data), void* data, std::int64_t timeout_ns) override;
+  void begin_batch() noexcept override;
+  void end_batch() override;
   void wake() noexcept override { waiters_.ring(); }
 
  protected:
@@ -88,6 +108,7 @@ class ServedTransport : public ServicedTransport {
 
   // `name`: of the wire, begins its lines in the log.
   ServedTransport(const ServedConfig& config, const char* name);
+  ~ServedTransport() override;  // the wire's has ended everything
 
   // --- the wire ---
 
@@ -127,6 +148,7 @@ class ServedTransport : public ServicedTransport {
   Descriptor epoll_;
   std::vector<std::unique_ptr<Peer>> peers_;  // made by the wire
   base::SharedLock poll_lock_;                // D1
+  bool near_rang_ = false;   // the polling thread only: epoll told of the doorbell (D9), which will not ring again
   std::uint64_t dirty_ = 0;  // the polling thread only; bit: a peer to which something was pushed since pump_dirty()
   void pump_dirty();
 
@@ -139,6 +161,9 @@ class ServedTransport : public ServicedTransport {
   static constexpr int kMissesPerYield = 16;
   static constexpr std::int64_t kNapNsMin = 200'000;
   static constexpr std::int64_t kNapNsMax = 2'000'000;
+  static constexpr std::uint64_t kGrantedBytesMax = 16 << 20;  // D8
+  static constexpr std::size_t kSpareBytesMax = 16 << 20;      // of rooms for the messages to come
+  static constexpr std::size_t kSpareRoomsMax = 16;
   static constexpr std::int64_t kSleepSliceNs = 100'000'000;
   static constexpr std::uint64_t kRegionBytesMax = std::uint64_t{1} << 47;  // no memory is larger
 
@@ -151,6 +176,10 @@ class ServedTransport : public ServicedTransport {
     HandlerFunction function = nullptr;
     void* context = nullptr;
   };
+  struct Ask {  // of a peer, for room
+    ProcessId process;
+    std::uint32_t slot;
+  };
   struct Flush {
     ProcessId peer;
     std::uint64_t serial;  // requests before it
@@ -159,6 +188,26 @@ class ServedTransport : public ServicedTransport {
 
   // transport.cpp, one_sided.cpp
   bool in_job(ProcessId process) const noexcept { return process >= 0 && process < processes_; }
+
+  // neighbours.cpp (D9)
+  bool is_neighbour(ProcessId process) const noexcept {
+    return in_job(process) && (neighbours_ >> process & 1) != 0 && !is_gone(peer(process));
+  }
+  bool is_near(ProcessId process,
+               RegionId region) const noexcept;  // a region in memory that is shared with its process
+  bool takes_near(ProcessId process, std::size_t bytes) const noexcept;  // a message
+  void join_neighbours();
+  void meet_neighbours();
+  std::size_t serve_neighbours();
+  std::int64_t arm_all();
+  bool disarmed() const noexcept {
+    // seq_cst: after the sleeper said so (Sleepers Z1), pairs with serve_neighbours()
+    return near_ != nullptr && !near_armed_.load(std::memory_order_seq_cst);
+  }
+  bool fence_neighbours(ProcessId to);
+  void give_up_neighbour(const Peer& peer);
+  void deliver_near(HandlerId id, Message message);
+
   bool is_gone(const Peer& peer) const noexcept {
     return peer.standing.load(std::memory_order_seq_cst) != Standing::kMember;  // pairs with retire()
   }
@@ -173,11 +222,12 @@ class ServedTransport : public ServicedTransport {
   Outcome place_list(RegionId region, std::vector<Piece>&& pieces, std::uint8_t rights, Walk* walk) const;
   Outcome place_strided(const StridedParams& params, std::uint8_t rights, Walk* walk) const;
   Outcome apply(const AtomicParams& params, std::uint64_t* value) const;
+  bool move_message(const MessageParams& params);
   bool move_list(const ListParams& params, bool reads);
   bool move_strided(const StridedParams& params, bool reads);
   bool move_at_home(bool reads, Outcome outcome, Walk&& local, Walk&& remote, const Callback& done);
   template <class FillDescriptor>
-  bool move(bool reads, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
+  bool move(Request::Kind kind, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
             FillDescriptor&& fill);
   template <class Push>
   bool issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push);  // issue.hpp
@@ -187,6 +237,10 @@ class ServedTransport : public ServicedTransport {
   std::size_t drain_self();
   std::size_t end_late_writes();
   std::size_t end_flushes();
+  bool make_room(OpenWrite& open);  // rooms.cpp
+  void keep_room(Room&& room);
+  void grant_rooms();
+  void drop_rooms(Peer& of);
   std::size_t retire_accused();
   bool retire(Peer& peer);
   void look_at_peers(std::int64_t now_ns);
@@ -194,6 +248,8 @@ class ServedTransport : public ServicedTransport {
   bool work_waits() const;  // that no descriptor tells of
   void sleep(bool (*until)(void*), void* data, std::int64_t limit_ns);
   void progress_thread_main();
+
+  static constexpr std::uint32_t kNearSlot = std::uint32_t{1} << 31;  // in a token: reply by near_
 
   // Constant after begin().
   const ServedConfig served_;
@@ -206,12 +262,21 @@ class ServedTransport : public ServicedTransport {
   std::mutex region_mutex_;  // register, unregister
   std::array<Region, kRegionsMax> regions_;
 
-  std::int64_t last_look_ns_ = 0;  // the polling thread only
+  // The polling thread only.
+  std::int64_t last_look_ns_ = 0;
+  std::deque<Ask> asks_;             // that wait for others' rooms, in order
+  std::uint64_t granted_bytes_ = 0;  // of rooms that were asked for
+  std::vector<Room> spare_rooms_;    // the oldest first
+
+  std::unique_ptr<shm::ShmTransport> near_;  // D9; constant, and so is what follows after begin()
+  std::uint64_t neighbours_ = 0;             // bit: process
+  std::atomic<bool> near_armed_{false};      // sleepers may rely on the doorbell
 
   std::atomic<bool> accusations_{false};
   std::atomic<bool> late_acks_{false};           // a batch is out whose end some peer's late_acks wait for
   std::atomic<bool> self_news_{false};           // something was pushed to our own queue
   std::atomic<std::uint32_t> self_messages_{0};  // to ourselves, not begun (D4)
+  std::atomic<std::uint32_t> long_messages_{0};  // to peers, under way
 
   mutable std::mutex flush_mutex_;
   std::vector<Flush> flushes_;  // Guarded by flush_mutex_.

@@ -3,29 +3,23 @@
 
 #include <new>
 
+#include "base/cache_line.hpp"
 #include "base/check.hpp"
 
 namespace ayatori::net::shm {
-namespace {
-constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
-}  // namespace
 
 std::size_t MpscRing::bytes_needed(std::size_t units) noexcept {
-  return sizeof(Shared) + round_up(units * sizeof(Word), 64) + units * kUnitBytes;
-}
-
-MpscRing::MpscRing(void* memory, std::size_t units) noexcept
-    : shared_(static_cast<Shared*>(memory)),
-      words_(reinterpret_cast<std::atomic<Word>*>(static_cast<std::byte*>(memory) + sizeof(Shared))),
-      data_(static_cast<std::byte*>(memory) + sizeof(Shared) + round_up(units * sizeof(Word), 64)),
-      mask_(units - 1) {
-  AYT_CHECK(units >= kUnitsMin && (units & (units - 1)) == 0, "ring of {} units", units);
+  return sizeof(Shared) + units * (sizeof(Slot) + kUnitBytes);
 }
 
 void MpscRing::format(void* memory, std::size_t units) noexcept {
+  AYT_CHECK(units >= kUnitsMin && (units & (units - 1)) == 0, "ring of {} units", units);
   const MpscRing ring(memory, units);
   new (ring.shared_) Shared{};
-  for (std::size_t i = 0; i < units; ++i) new (&ring.words_[i]) std::atomic<Word>(pack(i, kFree, 0, 0));
+  for (std::size_t i = 0; i < units; ++i) {
+    new (&ring.slots_[i].claim) std::atomic<Word>(pack(i, kFree, 0, 0));
+    new (&ring.slots_[i].ready) std::atomic<Word>(pack(i - units, kMessage, 0, 0));  // R7: of an earlier lap
+  }
 }
 
 // Makes `tail` pass `ticket`. True: this call cleared the sleep bit (R5).
@@ -48,7 +42,9 @@ MpscRing::Claim MpscRing::claim(int process, std::size_t bytes, bool* wake) noex
             ring_units);
   while (true) {
     const std::uint64_t ticket = shared_->tail.load(std::memory_order_acquire) >> 1;  // pairs with advance()
-    Word seen = word(ticket).load(std::memory_order_acquire);                         // pairs with free_units()
+    std::atomic<Word>& word = slot(ticket).claim;
+    base::prefetch_to_write(&word);
+    Word seen = word.load(std::memory_order_acquire);  // pairs with free_units()
     if (ticket_of(seen) != (ticket & kTicketMask)) {
       if (ticket_of(seen) == ((ticket - ring_units) & kTicketMask)) return {};  // a lap behind: full
       continue;                                                                 // our `tail` is old
@@ -62,25 +58,29 @@ MpscRing::Claim MpscRing::claim(int process, std::size_t bytes, bool* wake) noex
     const std::uint32_t take = pad ? static_cast<std::uint32_t>(before_wrap) : units;
     if (take > 1) {
       // acquire: pairs with free_units(), the consumer has read what lay there (R3)
-      const Word last = word(ticket + take - 1).load(std::memory_order_acquire);
+      const Word last = slot(ticket + take - 1).claim.load(std::memory_order_acquire);
       if (last != pack(ticket + take - 1, kFree, 0, 0)) {
         if (shared_->tail.load(std::memory_order_relaxed) >> 1 == ticket) return {};  // a hint: the caller retries
         continue;
       }
     }
     // acquire: pairs with free_units() of this very word
-    if (!word(ticket).compare_exchange_strong(seen, pack(ticket, kClaimed, take, process), std::memory_order_acq_rel,
-                                              std::memory_order_relaxed))
+    if (!word.compare_exchange_strong(seen, pack(ticket, kClaimed, take, process), std::memory_order_acq_rel,
+                                      std::memory_order_relaxed))
       continue;
     if (advance(ticket, take)) *wake = true;
-    if (!pad) return {data_ + (ticket & mask_) * kUnitBytes, ticket, take};
-    word(ticket).store(pack(ticket, kPadding, take, process), std::memory_order_release);  // pairs with front()
+    const bool small = bytes <= kSmallBytes;
+    if (!pad) return {small ? slot(ticket).small : data_ + (ticket & mask_) * kUnitBytes, ticket, take, small};
+    slot(ticket).ready.store(pack(ticket, kPadding, take, process), std::memory_order_release);  // pairs with front()
   }
 }
 
 void MpscRing::publish(const Claim& claim, int process) noexcept {
   // release: the payload; pairs with front()
-  word(claim.ticket).store(pack(claim.ticket, kReady, claim.units, process), std::memory_order_release);
+  slot(claim.ticket)
+      .ready.store(pack(claim.ticket, claim.small ? kSmall : kMessage, claim.units, process),
+                   std::memory_order_release);
+  base::prefetch_to_write(&slot(claim.ticket + claim.units).claim);  // of the next message: the consumer has freed it
 }
 
 bool MpscRing::rouse() noexcept {
@@ -94,28 +94,49 @@ bool MpscRing::rouse() noexcept {
   return false;
 }
 
-MpscRing::Front MpscRing::front() noexcept {
+MpscRing::Front MpscRing::front(bool look_for_claims) noexcept {
   const std::uint64_t head = shared_->head.load(std::memory_order_relaxed);  // ours: the consumer lock orders consumers
-  const Word seen = word(head).load(std::memory_order_acquire);              // pairs with publish() and with pads
-  AYT_CHECK(ticket_of(seen) == (head & kTicketMask), "ring: word of ticket {} at head {}", ticket_of(seen),
-            head);  // R1
+  Slot& at = slot(head);
+  Word seen = at.ready.load(std::memory_order_acquire);  // pairs with publish() and with pads
   Front front;
+  if (ticket_of(seen) != (head & kTicketMask)) {
+    if (!look_for_claims) return front;
+    seen = at.claim.load(std::memory_order_acquire);  // pairs with claim()
+    AYT_CHECK(ticket_of(seen) == (head & kTicketMask), "ring: ticket {} at head {}", ticket_of(seen), head);  // R1
+  }
   front.process = process_of(seen);
   front.units = units_of(seen);
-  front.data = data_ + (head & mask_) * kUnitBytes;
   switch (state_of(seen)) {
     case kFree: front.kind = Peek::kEmpty; break;
     case kClaimed: front.kind = Peek::kBusy; break;
-    case kReady: front.kind = Peek::kMessage; break;
     case kPadding: front.kind = Peek::kPad; break;
+    case kMessage:
+      front.kind = Peek::kMessage;
+      front.data = data_ + (head & mask_) * kUnitBytes;
+      break;
+    case kSmall:
+      front.kind = Peek::kMessage;
+      front.data = at.small;
+      break;
   }
   return front;
+}
+
+// relaxed: who finds something takes it by front()
+bool MpscRing::is_ready(std::uint64_t ticket) const noexcept {
+  return ticket_of(slot(ticket).ready.load(std::memory_order_relaxed)) == (ticket & kTicketMask);
+}
+
+bool MpscRing::looks_empty() const noexcept { return !is_ready(shared_->head.load(std::memory_order_relaxed)); }
+
+bool MpscRing::is_last(const Front& front) const noexcept {
+  return !is_ready(shared_->head.load(std::memory_order_relaxed) + front.units);
 }
 
 void MpscRing::free_units(std::uint64_t ticket, std::uint32_t units) noexcept {
   // release: our reads of the payload; pairs with the acquires in claim(). Ascending (R3).
   for (std::uint32_t i = 0; i < units; ++i)
-    word(ticket + i).store(pack(ticket + mask_ + 1 + i, kFree, 0, 0), std::memory_order_release);
+    slot(ticket + i).claim.store(pack(ticket + mask_ + 1 + i, kFree, 0, 0), std::memory_order_release);
   shared_->head.store(ticket + units, std::memory_order_release);  // pairs with prepare_sleep()
 }
 

@@ -4,9 +4,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 
 #include "base/check.hpp"
@@ -16,45 +18,15 @@
 #include "net/completions.hpp"
 #include "net/copy.hpp"
 #include "net/pieces.hpp"
+#include "net/shm/thread_state.hpp"
 
 namespace ayatori::net::shm {
 namespace {
 
-// What this module keeps per OS thread.
-struct ThreadState {
-  Completions completions;
-  bool in_progress = false;  // runs handlers, completions of answers or failure notices
-  unsigned number = kNoNumber;
-
-  static constexpr unsigned kNumbers = 64;
-  static constexpr unsigned kNoNumber = kNumbers;  // more threads live than there are numbers
-
-  ThreadState() {
-    std::uint64_t free = free_numbers.load(std::memory_order_relaxed);  // the CAS validates it
-    while (free != 0) {
-      // acquire: pairs with the release of the number's last bearer, whose counters this thread goes on with
-      if (free_numbers.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire,
-                                             std::memory_order_relaxed)) {
-        number = static_cast<unsigned>(std::countr_zero(free));
-        break;
-      }
-    }
-  }
-  ~ThreadState() {
-    if (number != kNoNumber) free_numbers.fetch_or(std::uint64_t{1} << number, std::memory_order_release);
-  }
-  ThreadState(const ThreadState&) = delete;
-  ThreadState& operator=(const ThreadState&) = delete;
-
-  static constinit std::atomic<std::uint64_t> free_numbers;  // bit: no living thread has it
-};
-constinit std::atomic<std::uint64_t> ThreadState::free_numbers{~std::uint64_t{0}};
-
-constinit thread_local ThreadState* own_thread_state = nullptr;
-
 [[gnu::noinline]] ThreadState& make_thread_state() {
   thread_local ThreadState state;
   own_thread_state = &state;
+  if (state.number != ThreadState::kNoNumber) short_way_thread = &state;
   return state;
 }
 
@@ -75,6 +47,11 @@ class ProgressScope {
  private:
   ThreadState& state_;
 };
+
+void close_words(RegionEntry& entry) noexcept {
+  entry.readable_words.store(0, std::memory_order_release);
+  entry.writable_words.store(0, std::memory_order_release);
+}
 
 }  // namespace
 
@@ -125,17 +102,26 @@ inline void ShmTransport::count(unsigned number, ProcessId peer, std::uint64_t m
 ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& options)
     : world_(world),
       self_(self),
+      regions_(world.member(0).regions),
       member_(world.member(self)),
       options_(options),
       ring_(world.ring(self)),
       pending_(std::make_unique<Pending[]>(world.config().rpcs_max)),
-      services_(*this, [](Transport& of, HandlerId id, const Message& message) {
-        static_cast<ShmTransport&>(of).deliver(id, message);
-      }) {
+      services_(
+          *this,
+          [](Transport& of, HandlerId id, const Message& message) {
+            static_cast<ShmTransport&>(of).deliver(id, message);
+          },
+          Letters(
+              world.letters(), world.config().processes, self,
+              [](void* of, ProcessId to) { static_cast<ShmTransport*>(of)->rouse(to); }, this)) {
   AYT_CHECK(self >= 0 && self < world.config().processes, "process {} of {}", self, world.config().processes);
-  for (std::uint32_t slot = 0; slot < world.config().rpcs_max; ++slot)
-    free_slots_[slot / 64].fetch_or(std::uint64_t{1} << (slot % 64),
-                                    std::memory_order_relaxed);  // before threads exist
+  for (std::uint32_t first = 0; first < kRpcsLimit; first += 64) {
+    const std::uint32_t here = std::clamp<std::int64_t>(std::int64_t{world.config().rpcs_max} - first, 0, 64);
+    // relaxed: before threads exist
+    taken_slots_[first / 64].store(here == 64 ? 0 : ~std::uint64_t{0} << here, std::memory_order_relaxed);
+  }
+  if (options.deliver != nullptr) member_.by_descriptor.store(1, std::memory_order_relaxed);  // before it sleeps
   world_.freeze(self);
 }
 
@@ -157,22 +143,66 @@ RegionId ShmTransport::register_memory(void* base, std::size_t bytes, std::uint8
   if (!world_.is_shared(base, bytes)) return kNoRegion;
   std::lock_guard lock(region_mutex_);
   for (RegionId id = 0; id < kRegionsMax; ++id) {
-    RegionEntry& entry = member_.regions[id];
-    if (entry.rights.load(std::memory_order_relaxed) != 0) continue;  // written under region_mutex_ only
-    entry.base = static_cast<std::byte*>(base);
-    entry.bytes = bytes;
-    entry.word_offsets = bytes < 8 ? 0 : bytes - 7;
-    entry.rights.store(rights, std::memory_order_release);  // pairs with resolve()
+    if (reaches(self_, id)) continue;
+    enter_region(id, base, bytes, rights, true);
     return id;
   }
   return kNoRegion;
 }
 
+void ShmTransport::register_at(RegionId region, void* base, std::size_t bytes, std::uint8_t rights) {
+  std::lock_guard lock(region_mutex_);
+  enter_region(region, base, bytes, rights, world_.is_shared(base, bytes));
+}
+
+// Under region_mutex_.
+void ShmTransport::enter_region(RegionId region, void* base, std::size_t bytes, std::uint8_t rights,
+                                bool shared) noexcept {
+  RegionEntry& entry = member_.regions[region];
+  entry.base = static_cast<std::byte*>(base);
+  entry.bytes = bytes;
+  if (!shared) return entry.own_rights.store(rights, std::memory_order_release);  // pairs with try_copy()
+  entry.rights.store(rights, std::memory_order_release);                          // pairs with resolve() and reaches()
+  const std::size_t words = bytes < 8 || !is_aligned(base, 8) ? 0 : bytes - 7;
+  // seq_cst: pairs with change_standing(), which closes them before and after (W5)
+  entry.readable_words.store((rights & kReadable) != 0 ? words : 0, std::memory_order_seq_cst);
+  entry.writable_words.store((rights & kWritable) != 0 ? words : 0, std::memory_order_seq_cst);
+  if (world_.standing(self_) != Standing::kMember) close_words(entry);
+}
+
 void ShmTransport::unregister_memory(RegionId region) {
   std::lock_guard lock(region_mutex_);
-  AYT_CHECK(region < kRegionsMax && member_.regions[region].rights.load(std::memory_order_relaxed) != 0,
-            "region {} is not registered", region);
-  member_.regions[region].rights.store(0, std::memory_order_release);
+  AYT_CHECK(region < kRegionsMax, "region {} of {}", region, kRegionsMax);
+  RegionEntry& entry = member_.regions[region];
+  close_words(entry);
+  const std::uint32_t before =
+      entry.rights.exchange(0, std::memory_order_release) | entry.own_rights.exchange(0, std::memory_order_release);
+  AYT_CHECK(before != 0, "region {} is not registered", region);
+}
+
+bool ShmTransport::try_copy(const ReadParams& params) {
+  if (params.size_bytes <= kWholeWordBytesMax ||
+      params.source.region >= kRegionsMax ||  // N5: the kernel promises nothing
+      copies_refused_.load(std::memory_order_relaxed) || !has_room(params.on_complete))
+    return false;
+  if (is_gone(params.source_process)) return false;
+  const Member& owner = world_.member(params.source_process);
+  const RegionEntry& entry = owner.regions[params.source.region];
+  // acquire: pairs with enter_region()
+  if ((entry.own_rights.load(std::memory_order_acquire) & kReadable) == 0 ||
+      !in_bounds(params.source.offset, params.size_bytes, entry.bytes))
+    return false;
+  const iovec here{params.destination.pointer, params.size_bytes};
+  const iovec there{entry.base + params.source.offset, params.size_bytes};
+  const pid_t pid = owner.pid.load(std::memory_order_relaxed);  // it has registered memory
+  const ssize_t copied = ::process_vm_readv(pid, &here, 1, &there, 1, 0);
+  if (copied != static_cast<ssize_t>(params.size_bytes) || is_gone(params.source_process)) {
+    if (copied < 0 && (errno == EPERM || errno == ENOSYS)) copies_refused_.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  count(thread_state().number, params.source_process, 1, 0, params.size_bytes);
+  complete_now(params.on_complete, {});
+  return true;
 }
 
 void* ShmTransport::direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept {
@@ -182,51 +212,7 @@ void* ShmTransport::direct_pointer(const RemoteAddress& address, std::size_t byt
              : nullptr;
 }
 
-// --- one-sided requests (S1) ---
-
-// The short way (S1): where the aligned word lies; nullptr: something is not as it mostly is.
-inline std::byte* ShmTransport::word_at(ProcessId process, RegionId region, std::uint64_t offset,
-                                        std::uint8_t rights) const noexcept {
-  if (static_cast<unsigned>(process) >= static_cast<unsigned>(world_.config().processes) || region >= kRegionsMax)
-    return nullptr;
-  const Member& member = world_.member(process);
-  const RegionEntry& entry = member.regions[region];
-  const std::uint32_t granted = entry.rights.load(std::memory_order_acquire);  // pairs with register_memory()
-  std::byte* const memory = entry.base + offset;
-  if (world_.standing(process) != Standing::kMember || (granted & rights) == 0 || offset >= entry.word_offsets ||
-      !is_aligned(memory, 8))
-    return nullptr;
-  return memory;
-}
-
-bool ShmTransport::try_read_async(const ReadParams& params) {
-  ThreadState* const thread = own_thread_state;
-  if (params.size_bytes != 8 || thread == nullptr || thread->completions.running() ||
-      !is_aligned(params.destination.pointer, 8)) [[unlikely]]
-    return read_any(params);
-  const std::byte* const memory = word_at(params.source_process, params.source.region, params.source.offset, kReadable);
-  if (memory == nullptr) [[unlikely]]
-    return read_any(params);
-  copy_word(static_cast<std::byte*>(params.destination.pointer), memory);
-  count(thread->number, params.source_process, 1, 0, 8);
-  if (params.on_complete.function != nullptr) thread->completions.run_first(params.on_complete, {});
-  return true;
-}
-
-bool ShmTransport::try_write_async(const WriteParams& params) {
-  ThreadState* const thread = own_thread_state;
-  if (params.size_bytes != 8 || thread == nullptr || thread->completions.running() ||
-      !is_aligned(params.source.pointer, 8)) [[unlikely]]
-    return write_any(params);
-  std::byte* const memory =
-      word_at(params.destination_process, params.destination.region, params.destination.offset, kWritable);
-  if (memory == nullptr) [[unlikely]]
-    return write_any(params);
-  copy_word(memory, static_cast<const std::byte*>(params.source.pointer));
-  count(thread->number, params.destination_process, 1, 8, 0);
-  if (params.on_complete.function != nullptr) thread->completions.run_first(params.on_complete, {});
-  return true;
-}
+// --- one-sided requests (S1; words of 8 bytes: words.cpp) ---
 
 bool ShmTransport::read_any(const ReadParams& params) {
   if (!has_room(params.on_complete)) return false;
@@ -342,10 +328,16 @@ void ShmTransport::set_peer_failure_handler(PeerFailureFunction function, void* 
   peer_failure_context_ = context;
 }
 
+bool ShmTransport::is_gone(ProcessId process) const noexcept {
+  // seq_cst: after an RPC's Pending was published; pairs with give_up()
+  return world_.standing(process) != Standing::kMember ||
+         (given_up_.load(std::memory_order_seq_cst) >> process & 1) != 0;
+}
+
 Outcome ShmTransport::check_target(ProcessId process, std::size_t bytes, std::size_t bytes_max) const noexcept {
   if (process < 0 || process >= world_.config().processes) return Outcome::kBadAddress;
   if (bytes > bytes_max) return Outcome::kTooLarge;
-  return world_.standing(process) == Standing::kMember ? Outcome::kOk : Outcome::kPeerFailed;
+  return is_gone(process) ? Outcome::kPeerFailed : Outcome::kOk;
 }
 
 bool ShmTransport::push(ProcessId to, const WireHeader& header, const void* payload) {
@@ -354,7 +346,7 @@ bool ShmTransport::push(ProcessId to, const WireHeader& header, const void* payl
   const MpscRing::Claim claim = ring.claim(self_, sizeof header + header.bytes, &wake);
   if (claim.data != nullptr) {
     std::memcpy(claim.data, &header, sizeof header);
-    if (header.bytes != 0) std::memcpy(claim.data + sizeof header, payload, header.bytes);
+    copy_private(claim.data + sizeof header, payload, header.bytes);
     ring.publish(claim, self_);
     count(thread_state().number, to, 1, header.bytes, 0);
   }
@@ -386,14 +378,14 @@ bool ShmTransport::try_rpc_async(const RpcParams& params) {
   const std::uint32_t slot = take_reply_slot();
   if (slot == kNoReply) return false;
 
-  const std::uint64_t serial = next_serial_.fetch_add(1, std::memory_order_relaxed);  // only unique
   Pending& pending = pending_[slot];
-  pending.process.store(params.destination, std::memory_order_relaxed);  // released by state
+  const std::uint64_t serial = (pending.state.load(std::memory_order_relaxed) >> 1) + 1;  // the slot is ours
+  pending.process.store(params.destination, std::memory_order_relaxed);                   // released by state
   pending.reply = params.reply;
   pending.reply_bytes_max = params.reply_bytes_max;
   pending.on_complete = params.on_complete;
-  world_.reply_slot(self_, slot).serial.store(serial, std::memory_order_relaxed);  // released by the ring's word
-  pending.state.store(serial * 2 + 1, std::memory_order_seq_cst);                  // before the look at standing below
+  // release: the fields. Before the look at standing below: on x86 the locked instructions of push() lie between
+  pending.state.store(serial * 2 + 1, std::memory_order_release);
 
   WireHeader header{};
   header.handler = params.handler;
@@ -402,55 +394,75 @@ bool ShmTransport::try_rpc_async(const RpcParams& params) {
   header.reply_slot = slot;
   header.serial = serial;
   const bool pushed = push(params.destination, header, params.payload);
-  // Either the peer's failure is seen here, or notice_peers() sees our Pending.
-  const bool gone = world_.standing(params.destination) != Standing::kMember;
+  // Either the peer's end is seen here, or fail_pending() sees our Pending.
+  const bool gone = is_gone(params.destination);
   if (pushed && !gone) return true;
-  if (!claim_pending(slot, serial)) return true;  // completed already: answered, or failed by notice_peers()
+  if (!claim_pending(slot, serial)) return true;  // completed already: answered, or failed
   if (gone) {
-    complete_rpc(slot, {Outcome::kPeerFailed, 0, 0});
+    fail_rpc(slot);
     return true;
   }
   free_reply_slot(slot);
   return false;
 }
 
+// Wakes a peer for news that do not pass through its ring (S4).
+void ShmTransport::rouse(ProcessId peer) noexcept {
+  if (world_.ring(peer).rouse()) world_.ring_doorbell(peer);
+}
+
 void ShmTransport::reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) {
   AYT_CHECK(token.wanted(), "reply to a one-way message");
-  AYT_CHECK(size_bytes <= world_.config().payload_bytes_max, "reply of {} bytes, {} possible", size_bytes,
-            world_.config().payload_bytes_max);
+  AYT_CHECK(size_bytes <= world_.config().reply_bytes_max, "reply of {} bytes, {} possible", size_bytes,
+            world_.config().reply_bytes_max);
   if (world_.standing(token.process) != Standing::kMember) return;
   ReplySlot& slot = world_.reply_slot(token.process, token.slot);
-  // acquire: pairs with the ring's word that brought the token
-  if (slot.serial.load(std::memory_order_acquire) != token.serial) return;  // the asker gave it up
+  // Stores alone, of one line: a look at it before would fetch it, and lose it again to the asker, who polls it.
   slot.bytes = static_cast<std::uint32_t>(size_bytes);
-  if (size_bytes != 0) std::memcpy(slot.payload(), payload, size_bytes);
-  const std::uint64_t bit = std::uint64_t{1} << (token.slot % 64);
-  // release: the slot's contents, pairs with reap_answers(); seq_cst: before the look at the sleep bit (S4)
-  const std::uint64_t before =
-      world_.member(token.process).answered[token.slot / 64].fetch_or(bit, std::memory_order_seq_cst);
-  AYT_CHECK((before & bit) == 0, "an RPC of process {} was answered twice", token.process);
+  copy_private(world_.reply_memory(token.process, token.slot, size_bytes), payload, size_bytes);
+  // release: the answer, pairs with reap_answers(); seq_cst: before the look at the sleep bit (S4)
+  const std::uint64_t before = slot.done.exchange(token.serial, std::memory_order_seq_cst);
+  AYT_CHECK(before < token.serial, "an RPC of process {} was answered twice", token.process);
   count(thread_state().number, token.process, 1, size_bytes, 0);
-  if (world_.ring(token.process).rouse()) world_.ring_doorbell(token.process);
+  rouse(token.process);
 }
 
 std::uint32_t ShmTransport::take_reply_slot() noexcept {
   const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
-  const std::uint32_t first = thread_state().number % words;
-  for (std::uint32_t i = 0; i < words; ++i) {
-    const std::uint32_t index = (first + i) % words;
-    std::uint64_t bits = free_slots_[index].load(std::memory_order_relaxed);  // the CAS validates it
-    while (bits != 0) {
-      // acquire: pairs with free_reply_slot()
-      if (free_slots_[index].compare_exchange_weak(bits, bits & (bits - 1), std::memory_order_acquire,
-                                                   std::memory_order_relaxed))
-        return index * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
+  std::uint32_t index = thread_state().number * words / kStripes;  // threads begin at different words
+  for (std::uint32_t i = 0; i < words; ++i, index = index + 1 == words ? 0 : index + 1) {
+    std::uint64_t taken = taken_slots_[index].load(std::memory_order_relaxed);  // the CAS validates it
+    while (~taken != 0) {
+      // acquire: pairs with free_reply_slot(); seq_cst: pairs with news(), the message goes out after it (S4)
+      if (taken_slots_[index].compare_exchange_weak(taken, taken | (taken + 1), std::memory_order_seq_cst,
+                                                    std::memory_order_relaxed))
+        return index * 64 + static_cast<std::uint32_t>(std::countr_one(taken));
     }
   }
   return kNoReply;
 }
 
 void ShmTransport::free_reply_slot(std::uint32_t slot) noexcept {
-  free_slots_[slot / 64].fetch_or(std::uint64_t{1} << (slot % 64), std::memory_order_release);  // pairs with take_
+  // release: pairs with take_reply_slot()
+  taken_slots_[slot / 64].fetch_and(~(std::uint64_t{1} << (slot % 64)), std::memory_order_release);
+}
+
+template <class Each>
+void ShmTransport::for_each_taken_slot(Each&& each) const {
+  const std::uint32_t slots = world_.config().rpcs_max;
+  for (std::uint32_t first = 0; first < slots; first += 64) {
+    std::uint64_t taken = taken_slots_[first / 64].load(std::memory_order_seq_cst);  // pairs with take_ (S4)
+    if (slots - first < 64) taken &= (std::uint64_t{1} << (slots - first)) - 1;
+    for (; taken != 0; taken &= taken - 1)
+      if (!each(first + static_cast<std::uint32_t>(std::countr_zero(taken)))) return;
+  }
+}
+
+// Is there an answer for the RPC that waits in the slot?
+bool ShmTransport::answered(std::uint32_t slot, std::uint64_t* serial, std::memory_order order) const noexcept {
+  *serial = world_.reply_slot(self_, slot).done.load(order);
+  // acquire: a slot that was taken again has a later serial
+  return pending_[slot].state.load(std::memory_order_acquire) == *serial * 2 + 1;
 }
 
 bool ShmTransport::claim_pending(std::uint32_t slot, std::uint64_t serial) noexcept {
@@ -465,36 +477,63 @@ void ShmTransport::complete_rpc(std::uint32_t slot, Completion completion) {
   thread_state().completions.run(callback, completion);
 }
 
+// After claim_pending(), without an answer.
+void ShmTransport::fail_rpc(std::uint32_t slot) {
+  const Pending& pending = pending_[slot];
+  const Callback callback = pending.on_complete;
+  // relaxed: ours since claim_pending(). A peer that was given up and lives may still answer: the slot stays taken (S2).
+  if (world_.standing(pending.process.load(std::memory_order_relaxed)) != Standing::kMember)
+    free_reply_slot(slot);
+  else
+    orphans_[slot / 64].fetch_or(std::uint64_t{1} << (slot % 64),
+                                 std::memory_order_release);  // pairs with free_orphans()
+  thread_state().completions.run(callback, {Outcome::kPeerFailed, 0, 0});
+}
+
+void ShmTransport::free_orphans() {
+  for (std::size_t word = 0; word < orphans_.size(); ++word) {
+    std::uint64_t bits = orphans_[word].load(std::memory_order_acquire);  // pairs with fail_rpc()
+    for (; bits != 0; bits &= bits - 1) {
+      const auto slot = static_cast<std::uint32_t>(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+      const Pending& pending = pending_[slot];  // relaxed: nobody changes it while the bit stands
+      const ProcessId process = pending.process.load(std::memory_order_relaxed);
+      const std::uint64_t serial = pending.state.load(std::memory_order_relaxed) >> 1;
+      // acquire: pairs with reply()
+      const bool over = world_.standing(process) != Standing::kMember || world_.mark_if_ended(process) ||
+                        world_.reply_slot(self_, slot).done.load(std::memory_order_acquire) == serial;
+      const std::uint64_t bit = std::uint64_t{1} << (slot % 64);
+      if (over && (orphans_[word].fetch_and(~bit, std::memory_order_relaxed) & bit) != 0) free_reply_slot(slot);
+    }
+  }
+}
+
 // --- progress ---
 
 std::size_t ShmTransport::reap_answers() {
   std::size_t ran = 0;
-  const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
-  for (std::uint32_t index = 0; index < words; ++index) {
-    std::atomic<std::uint64_t>& answered = member_.answered[index];
-    if (answered.load(std::memory_order_relaxed) == 0) continue;           // a hint
-    std::uint64_t bits = answered.exchange(0, std::memory_order_acquire);  // pairs with reply()
-    for (; bits != 0; bits &= bits - 1) {
-      const std::uint32_t slot = index * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
-      ReplySlot& answer = world_.reply_slot(self_, slot);
-      Pending& pending = pending_[slot];
-      if (!claim_pending(slot, answer.serial.load(std::memory_order_relaxed))) continue;  // stored by this process
-      Completion completion;
-      completion.reply_bytes = answer.bytes;
-      if (answer.bytes > pending.reply_bytes_max)
-        completion.outcome = Outcome::kTooLarge;
-      else if (answer.bytes != 0)
-        std::memcpy(pending.reply.pointer, answer.payload(), answer.bytes);
-      count(thread_state().number, pending.process.load(std::memory_order_relaxed), 0, 0,
-            answer.bytes);  // ours since claim_pending()
-      complete_rpc(slot, completion);
-      ++ran;
-    }
-  }
+  for_each_taken_slot([&](std::uint32_t slot) {
+    std::uint64_t serial = 0;
+    if (!answered(slot, &serial, std::memory_order_acquire) || !claim_pending(slot, serial))
+      return true;  // pairs with reply()
+    const std::uint32_t bytes = world_.reply_slot(self_, slot).bytes;
+    const Pending& pending = pending_[slot];
+    Completion completion;
+    completion.reply_bytes = bytes;
+    if (bytes > pending.reply_bytes_max)
+      completion.outcome = Outcome::kTooLarge;
+    else
+      copy_private(static_cast<std::byte*>(pending.reply.pointer), world_.reply_memory(self_, slot, bytes), bytes);
+    // relaxed: ours since claim_pending()
+    count(thread_state().number, pending.process.load(std::memory_order_relaxed), 0, 0, bytes);
+    complete_rpc(slot, completion);
+    ++ran;
+    return true;
+  });
   return ran;
 }
 
 void ShmTransport::deliver(HandlerId id, const Message& message) {
+  if (options_.deliver != nullptr) return options_.deliver(options_.context, id, message);
   const Handler handler = handlers_[id];
   AYT_CHECK(handler.function != nullptr, "process {} sent a message for handler {}, which nobody set", message.source,
             id);
@@ -502,17 +541,22 @@ void ShmTransport::deliver(HandlerId id, const Message& message) {
 }
 
 std::size_t ShmTransport::drain_ring() {
-  if (!consumer_lock_.try_lock()) return 0;
+  // Only then may a claim be a dead one's (R6). relaxed: by progress()
+  const bool some_gone = world_.epoch() != 0 || given_up_.load(std::memory_order_relaxed) != 0;
+  if ((ring_.looks_empty() && !some_gone) || !consumer_lock_.try_lock()) return 0;
   std::size_t ran = 0;
+  bool owes_look = false;
   for (int i = 0; i < kMessagesPerProgress; ++i) {
-    MpscRing::Front front = ring_.front();
+    MpscRing::Front front = ring_.front(some_gone);
     if (front.kind == MpscRing::Peek::kEmpty) break;
     if (front.kind == MpscRing::Peek::kPad) {
       ring_.pop(front);
       continue;
     }
     if (front.kind == MpscRing::Peek::kBusy) {
-      if (world_.standing(front.process) != Standing::kFailed) break;
+      const bool given_up = (given_up_.load(std::memory_order_relaxed) >> front.process & 1) != 0;  // by progress()
+      if (world_.standing(front.process) != Standing::kFailed && !(given_up && world_.mark_if_ended(front.process)))
+        break;
       front = ring_.front();  // what it published before it died counts
       if (front.kind == MpscRing::Peek::kBusy) {
         ring_.skip(front);
@@ -526,11 +570,28 @@ std::size_t ShmTransport::drain_ring() {
     Message message{header.source, front.data + sizeof header, header.bytes, {}};
     if (header.reply_slot != kNoReply) message.token = {header.source, header.reply_slot, header.serial};
     deliver(header.handler, message);
-    ring_.pop(front);
     ++ran;
+    // Before the pop, whose store waits for a line from afar: a locked instruction behind it would wait with it.
+    owes_look = !ring_.is_last(front);
+    if (!owes_look) rouse_sleepers();
+    ring_.pop(front);
   }
+  if (owes_look) rouse_sleepers();
   consumer_lock_.unlock();
   return ran;
+}
+
+void ShmTransport::fail_pending(ProcessId process) {
+  for (std::uint32_t slot = 0; slot < world_.config().rpcs_max; ++slot) {
+    const std::uint64_t state = pending_[slot].state.load(std::memory_order_seq_cst);  // pairs with try_rpc_async()
+    if ((state & 1) == 0 || pending_[slot].process.load(std::memory_order_relaxed) != process) continue;  // see state
+    if (claim_pending(slot, state >> 1)) fail_rpc(slot);
+  }
+}
+
+void ShmTransport::give_up(ProcessId process) {
+  given_up_.fetch_or(std::uint64_t{1} << process, std::memory_order_seq_cst);  // pairs with is_gone()
+  fail_pending(process);
 }
 
 std::size_t ShmTransport::notice_peers() {
@@ -543,11 +604,7 @@ std::size_t ShmTransport::notice_peers() {
     if (standing == noticed_[p]) continue;
     noticed_[p] = standing;
     ran += 1 + reap_answers();  // those that were sent before it went
-    for (std::uint32_t slot = 0; slot < world_.config().rpcs_max; ++slot) {
-      const std::uint64_t state = pending_[slot].state.load(std::memory_order_seq_cst);  // pairs with try_rpc_async()
-      if ((state & 1) == 0 || pending_[slot].process.load(std::memory_order_relaxed) != p) continue;  // see state
-      if (claim_pending(slot, state >> 1)) complete_rpc(slot, {Outcome::kPeerFailed, 0, 0});
-    }
+    fail_pending(p);
     if (standing == Standing::kFailed) {
       services_.on_peer_failed(p);
       if (peer_failure_ != nullptr) peer_failure_(peer_failure_context_, p);
@@ -560,29 +617,44 @@ std::size_t ShmTransport::notice_peers() {
   return ran;
 }
 
-bool ShmTransport::news() const noexcept {
+bool ShmTransport::news() {
   if (world_.epoch() != noticed_epoch_.load(std::memory_order_acquire)) return true;
-  const std::uint32_t words = (world_.config().rpcs_max + 63) / 64;
-  for (std::uint32_t index = 0; index < words; ++index)
-    if (member_.answered[index].load(std::memory_order_seq_cst) != 0) return true;  // S4, pairs with reply()
-  return services_.pending();
+  bool waits = false;
+  for_each_taken_slot([&](std::uint32_t slot) {
+    std::uint64_t serial = 0;
+    waits = answered(slot, &serial, std::memory_order_seq_cst);  // S4, pairs with reply()
+    return !waits;
+  });
+  return waits || services_.news();
 }
 
 std::size_t ShmTransport::progress() {
   ThreadState& thread = thread_state();
   if (thread.in_progress || thread.completions.running() || !started_.load(std::memory_order_acquire)) return 0;
   const ProgressScope scope(thread);
+  const std::size_t handled = drain_ring();
   std::size_t ran = reap_answers();
-  ran += drain_ring();
   if (world_.epoch() != noticed_epoch_.load(std::memory_order_relaxed)) ran += notice_peers();  // notice_mutex_ orders
   if (services_.pending()) ran += services_.progress();
-  // S4: a read-modify-write, so that either we see the sleeper's count or it sees what our callbacks did
-  if (ran != 0 && sleepers_.fetch_add(0, std::memory_order_seq_cst) != 0) world_.ring_doorbell(self_);
+  if (ran != 0) rouse_sleepers();
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // a hint (S5)
-  return ran;
+  return handled + ran;
+}
+
+// After callbacks ran.
+void ShmTransport::rouse_sleepers() noexcept {
+  // S4: a read-modify-write, so that either we see the sleeper's count or it sees what our callbacks did
+  if (sleepers_.fetch_add(0, std::memory_order_seq_cst) != 0) world_.ring_doorbell(self_);
 }
 
 // --- waiting ---
+
+bool ShmTransport::runs_here() noexcept {
+  const ThreadState& thread = thread_state();
+  return thread.in_progress || thread.completions.running();
+}
+
+std::int64_t ShmTransport::arm() noexcept { return ring_.prepare_sleep() && !news() ? kSleepSliceNs : kNapNsMin; }
 
 void ShmTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit_ns, std::int64_t nap_ns) {
   sleepers_.fetch_add(1, std::memory_order_seq_cst);  // S4, pairs with progress()
@@ -605,7 +677,8 @@ bool ShmTransport::wait(bool (*until)(void* data), void* data, std::int64_t time
   ThreadState& thread = thread_state();
   AYT_CHECK(!thread.in_progress && !thread.completions.running(), "a handler or completion must not wait");  // N4, N6
   if (until(data)) return true;
-  const std::int64_t start_ns = base::real_now_ns();
+  const std::int64_t start_ns =
+      timeout_ns == kNoTimeout ? 0 : base::real_now_ns();  // a clock costs as much as an answer
   int misses = 0;
   std::int64_t nap_ns = kNapNsMin / 4;
   while (true) {
@@ -617,7 +690,9 @@ bool ShmTransport::wait(bool (*until)(void* data), void* data, std::int64_t time
     // Short pauses: an answer takes about a microsecond, and base::SpinThenSleep would look every ten.
     const bool tired = ++misses > kMissesBeforeSleep;
     if (!tired) {
-      if (misses % kMissesPerYield == 0)
+      if (misses < kMissesFast)
+        base::cpu_pause();
+      else if (misses % kMissesPerYield == 0)
         sched_yield();
       else
         for (int i = 0; i < kPausesPerMiss; ++i) base::cpu_pause();
@@ -648,19 +723,19 @@ void ShmTransport::start() {
 void ShmTransport::progress_thread_main() {
   pthread_setname_np(pthread_self(), "ayatori-net");
   std::int64_t nap_ns = kNapNsMin;
-  std::uint32_t polls = 0;
+  bool alone = true;
   while (!stop_.load(std::memory_order_acquire)) {  // pairs with the destructor
     const std::uint32_t rings = member_.doorbell.load(std::memory_order_acquire);
-    const bool ran = progress() != 0;
-    const std::uint32_t polls_now = polls_.load(std::memory_order_relaxed);
-    const bool alone = polls_now == polls + 1;  // no poll but our own since the last turn (S5)
-    polls = polls_now;
-    if (!ran && alone) {
-      nap_ns = kNapNsMin;
-      sleep(nullptr, nullptr, kSleepSliceNs, kNapNsMin);
-    } else if (!ran) {
-      base::futex_wait(member_.doorbell, rings, nap_ns);
-      nap_ns = std::min(nap_ns * 2, kNapNsMax);
+    if (progress() == 0) {
+      const std::uint32_t polls = polls_.load(std::memory_order_relaxed);  // a hint
+      if (alone) {
+        nap_ns = kNapNsMin;
+        sleep(nullptr, nullptr, kSleepSliceNs, kNapNsMin);
+      } else {
+        base::futex_wait(member_.doorbell, rings, nap_ns);
+        nap_ns = std::min(nap_ns * 2, kNapNsMax);
+      }
+      alone = polls_.load(std::memory_order_relaxed) == polls;  // S5
     }
     look_for_dead(base::real_now_ns());
   }
@@ -668,6 +743,10 @@ void ShmTransport::progress_thread_main() {
 
 // --- counters ---
 
-Counters ShmTransport::counters() const noexcept { return sum_of(stripes_); }
+Counters ShmTransport::counters() const noexcept {
+  Counters all = sum_of(stripes_);
+  all.messages_by_memory = all.messages_sent;
+  return all;
+}
 
 }  // namespace ayatori::net::shm

@@ -2,6 +2,7 @@
 #include "net/shm/world.hpp"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 
 #include "base/check.hpp"
 #include "base/futex.hpp"
+#include "net/letters.hpp"
 
 namespace ayatori::net::shm {
 namespace {
@@ -46,26 +48,42 @@ base::Status ShmWorld::create(const ShmConfig& wanted, std::unique_ptr<ShmWorld>
             "ring of {} units", config.ring_units);
   AYT_CHECK(config.rpcs_max >= 1 && config.rpcs_max <= kRpcsLimit, "{} RPCs", config.rpcs_max);
   AYT_CHECK(config.nested_completions_max >= 1);
-  const std::size_t units = std::min<std::size_t>(config.ring_units, 255);
-  config.payload_bytes_max = std::min(config.payload_bytes_max, units * MpscRing::kUnitBytes - sizeof(WireHeader));
+  const std::size_t ring_bytes = config.ring_units * MpscRing::kUnitBytes - sizeof(WireHeader);
+  if (config.reply_bytes_max == 0) config.reply_bytes_max = config.payload_bytes_max;
+  config.payload_bytes_max = std::min({config.payload_bytes_max, ring_bytes, kMessageBytesMax});
 
   std::unique_ptr<ShmWorld> world(new ShmWorld(config));
   const auto processes = static_cast<std::size_t>(config.processes);
   world->ring_stride_ = round_up(MpscRing::bytes_needed(config.ring_units), kLine);
-  world->reply_stride_ = round_up(sizeof(ReplySlot) + config.payload_bytes_max, kLine);
+  world->long_reply_stride_ = round_up(config.reply_bytes_max, kLine);
   const std::size_t members_at = alignof(Member);
-  const std::size_t rings_at = round_up(members_at + processes * sizeof(Member), kMapAlign);
+  // W6
+  const std::size_t rings_at = round_up(members_at + std::size_t{kMaxProcesses} * sizeof(Member), kMapAlign);
   const std::size_t replies_at = round_up(rings_at + processes * world->ring_stride_, kMapAlign);
-  world->memory_bytes_ = round_up(replies_at + processes * config.rpcs_max * world->reply_stride_, kMapAlign);
+  const std::size_t slots = processes * config.rpcs_max;
+  const std::size_t long_replies_at = round_up(replies_at + slots * sizeof(ReplySlot), kMapAlign);
+  const std::size_t letters_at = round_up(long_replies_at + slots * world->long_reply_stride_, kMapAlign);
+  world->memory_bytes_ = round_up(letters_at + Letters::bytes_needed(config.processes), kMapAlign);
   world->memory_ = static_cast<std::byte*>(map_anonymous(world->memory_bytes_));
   if (world->memory_ == nullptr) return base::system_status(errno, "mapping the members' message rings");
   world->epoch_ = new (world->memory_) std::atomic<std::uint64_t>(0);
   world->members_ = reinterpret_cast<Member*>(world->memory_ + members_at);
   world->rings_ = world->memory_ + rings_at;
-  world->replies_ = world->memory_ + replies_at;  // zero pages are valid reply slots: not touched before use
+  // Zero pages are valid reply slots and letters: not touched before use.
+  world->replies_ = reinterpret_cast<ReplySlot*>(world->memory_ + replies_at);
+  world->long_replies_ = world->memory_ + long_replies_at;
+  world->letters_ = world->memory_ + letters_at;
   for (std::size_t p = 0; p < processes; ++p) {
-    new (&world->members_[p]) Member{};
-    MpscRing::format(world->rings_ + p * world->ring_stride_, config.ring_units);
+    Member& member = *new (&world->members_[p]) Member{};
+    served::Descriptor bell;
+    if ((config.members >> p & 1) == 0) {
+      member.standing.store(static_cast<std::uint32_t>(Standing::kLeft), std::memory_order_relaxed);  // before the fork
+    } else {
+      MpscRing::format(world->rings_ + p * world->ring_stride_, config.ring_units);
+      if (config.has_descriptors) bell = served::Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+      if (config.has_descriptors && !bell) return base::system_status(errno, "a descriptor for each member's doorbell");
+    }
+    if (config.has_descriptors) world->bells_.push_back(std::move(bell));
   }
   *result = std::move(world);
   return base::ok_status();
@@ -106,6 +124,12 @@ void ShmWorld::freeze(ProcessId attaching) {
 }
 
 void ShmWorld::ring_doorbell(ProcessId process) noexcept {
+  // relaxed: who does not see it yet rings a member that has not slept yet
+  if (member(process).by_descriptor.load(std::memory_order_relaxed) != 0) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(doorbell_descriptor(process), &one, sizeof one);
+    return;
+  }
   std::atomic<std::uint32_t>& doorbell = member(process).doorbell;
   doorbell.fetch_add(1, std::memory_order_seq_cst);  // pairs with the load before a sleep
   base::futex_wake(doorbell, base::kAllWaiters);
@@ -116,14 +140,30 @@ void ShmWorld::mark_left(ProcessId process, std::uint64_t collective_calls) noex
   change_standing(process, Standing::kLeft);
 }
 
+void ShmWorld::close_words(ProcessId process) noexcept {
+  for (RegionEntry& entry : member(process).regions) {
+    // seq_cst: pairs with register_memory(), which opens them and then looks at the standing
+    entry.readable_words.store(0, std::memory_order_seq_cst);
+    entry.writable_words.store(0, std::memory_order_seq_cst);
+  }
+}
+
 void ShmWorld::change_standing(ProcessId process, Standing standing) noexcept {
+  close_words(process);  // W5
   auto expected = static_cast<std::uint32_t>(Standing::kMember);
   // W3. release: what the process did before it left; seq_cst: pairs with standing()
   if (!member(process).standing.compare_exchange_strong(expected, static_cast<std::uint32_t>(standing),
                                                         std::memory_order_seq_cst))
     return;
+  close_words(process);                             // what it registered meanwhile
   epoch_->fetch_add(1, std::memory_order_seq_cst);  // pairs with epoch() and with the look before a sleep
   for (int p = 0; p < config_.processes; ++p) ring_doorbell(p);
+}
+
+bool ShmWorld::mark_if_ended(ProcessId process) noexcept {
+  const pid_t pid = member(process).pid.load(std::memory_order_acquire);  // pairs with freeze()
+  if (standing(process) == Standing::kMember && pid != 0 && pid != getpid() && has_ended(pid)) mark_failed(process);
+  return standing(process) == Standing::kFailed;
 }
 
 void ShmWorld::look_for_dead(ProcessId self) noexcept {

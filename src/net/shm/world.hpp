@@ -7,6 +7,14 @@
 // W2. Registered memory lies in a shared range, or peers would read their private copies of it.
 // W3. standing[p] moves once, from kMember to kLeft or kFailed; then `epoch` grows, then every doorbell rings.
 // W4. Members may also be threads of one process (tests, sanitizers): nothing here assumes one member per process.
+// W5. The bounds of words in a member's regions say at one look what else takes four: the region is there, has the right, is
+//     aligned, its process stands. They are 0 wherever one of these fails, also before standing[p] moves. A word beyond them
+//     is judged by the other fields.
+// W6. There are parts of kMaxProcesses members; those of processes that the job has not are zero, and cost no memory.
+// W7. Below another transport (net/served) a world has some of the job's processes only, under the job's numbers; the others
+//     have left from the start. A member of such a kind is rung by a descriptor, on which it sleeps among others.
+// W8. In such a world other memory than shared may be registered, too: neighbours read it through the kernel, if that lets them
+//     (process_vm_readv(2)), and do nothing else with it.
 #pragma once
 
 #include <atomic>
@@ -17,16 +25,20 @@
 
 #include <ayatori/net/types.hpp>
 #include "base/status.hpp"
+#include "net/served/descriptor.hpp"
 #include "net/shm/ring.hpp"
 
 namespace ayatori::net::shm {
 
 struct ShmConfig {
   int processes = 1;
-  std::size_t ring_units = 512;             // of MpscRing::kUnitBytes, per process; a power of two, >= kUnitsMin
-  std::size_t payload_bytes_max = 4096;     // of one message; is cut to what the ring can hold
-  std::uint32_t rpcs_max = 128;             // under way per process, <= kRpcsLimit
-  std::size_t nested_completions_max = 64;  // completions that one completion may cause before try_* says "no room"
+  std::size_t ring_units = 512;               // of MpscRing::kUnitBytes, per process; a power of two, >= kUnitsMin
+  std::size_t payload_bytes_max = 4096;       // of one message; is cut to what the ring can hold
+  std::uint32_t rpcs_max = 128;               // under way per process, <= kRpcsLimit
+  std::size_t nested_completions_max = 64;    // completions that one completion may cause before try_* says "no room"
+  std::size_t reply_bytes_max = 0;            // of one answer; 0: payload_bytes_max
+  std::uint64_t members = ~std::uint64_t{0};  // bit: process; not one: W7
+  bool has_descriptors = false;               // W7 is possible
 };
 
 inline constexpr std::uint32_t kRpcsLimit = 1024;
@@ -42,38 +54,44 @@ struct WireHeader {
   std::uint32_t reply_slot;  // kNoReply: one-way
   std::uint32_t padding;
   std::uint64_t serial;
-  std::uint64_t padding2;
 };
-static_assert(sizeof(WireHeader) == 32);
+static_assert(sizeof(WireHeader) == 24);
 inline constexpr std::uint32_t kNoReply = ~std::uint32_t{0};
+inline constexpr std::size_t kMessageBytesMax =
+    255 * MpscRing::kUnitBytes - sizeof(WireHeader);  // a claim's most units
 
-// Where the answer to one RPC is written, in the asker's part of the world.
+// Where the answer to one RPC is written, in the asker's part of the world: a line, so that a short answer is one.
 struct alignas(64) ReplySlot {
-  std::atomic<std::uint64_t> serial;  // of the RPC that waits here; the answer must carry it
+  static constexpr std::size_t kSmallBytes = 48;
+
+  std::atomic<std::uint64_t> done;  // serial of the last RPC that was answered here; grows
   std::uint32_t bytes;
   std::uint32_t padding;
-  // payload_bytes_max bytes follow
-  std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this) + sizeof(ReplySlot); }
+  std::byte small[kSmallBytes];  // a longer answer lies elsewhere (reply_memory())
 };
+static_assert(sizeof(ReplySlot) == 64);
 
-struct alignas(32) RegionEntry {
-  std::atomic<std::uint32_t> rights;  // 0: not registered. release at registration pairs with acquire at use
-  std::uint32_t padding;
+struct alignas(64) RegionEntry {
+  std::atomic<std::uint32_t> rights;      // 0: not registered. release at registration pairs with acquire at use
+  std::atomic<std::uint32_t> own_rights;  // of memory that is not shared (W8); likewise
   std::byte* base;
   std::size_t bytes;
-  std::size_t word_offsets;  // a word of 8 bytes at an offset below this lies inside
+  // For words of 8 bytes at offsets that are multiples of 8 (W5): offsets below may be read, written. release at registration
+  // pairs with acquire at use.
+  std::atomic<std::size_t> readable_words;
+  std::atomic<std::size_t> writable_words;
 };
 
 // One process' part, in shared memory. Its size is a power of two: a shift finds it.
 struct alignas(4096) Member {
-  alignas(64) std::atomic<std::uint32_t> doorbell;                   // futex; grows with each ring
-  std::atomic<std::uint32_t> standing;                               // Standing
-  std::atomic<std::int32_t> pid;                                     // 0: not attached yet
-  std::atomic<std::uint64_t> collective_calls;                       // valid when it left
-  alignas(64) std::atomic<std::uint64_t> answered[kRpcsLimit / 64];  // bit: reply slot filled
+  alignas(64) std::atomic<std::uint32_t> doorbell;  // futex; grows with each ring
+  std::atomic<std::uint32_t> by_descriptor;         // instead (W7); before it attaches
+  std::atomic<std::uint32_t> standing;              // Standing
+  std::atomic<std::int32_t> pid;                    // 0: not attached yet
+  std::atomic<std::uint64_t> collective_calls;      // valid when it left
   RegionEntry regions[kRegionsMax];
 };
-static_assert(sizeof(Member) == 4096);
+static_assert(sizeof(Member) == 8192);
 
 class ShmWorld {
  public:
@@ -107,10 +125,17 @@ class ShmWorld {
     return {rings_ + static_cast<std::size_t>(process) * ring_stride_, config_.ring_units};
   }
   ReplySlot& reply_slot(ProcessId process, std::uint32_t slot) const noexcept {
-    return *reinterpret_cast<ReplySlot*>(replies_ +
-                                         (static_cast<std::size_t>(process) * config_.rpcs_max + slot) * reply_stride_);
+    return replies_[static_cast<std::size_t>(process) * config_.rpcs_max + slot];
   }
+  // Where an answer of `bytes` lies.
+  std::byte* reply_memory(ProcessId process, std::uint32_t slot, std::size_t bytes) const noexcept {
+    if (bytes <= ReplySlot::kSmallBytes) return reply_slot(process, slot).small;
+    return long_replies_ + (static_cast<std::size_t>(process) * config_.rpcs_max + slot) * long_reply_stride_;
+  }
+  void* letters() const noexcept { return letters_; }  // of all members
   void ring_doorbell(ProcessId process) noexcept;
+  int doorbell_descriptor(ProcessId process) const noexcept { return bells_[static_cast<std::size_t>(process)].fd(); }
+  bool mark_if_ended(ProcessId process) noexcept;  // whether it is failed
   // Marks failed whichever members after `self` in the circle have ended without a word, up to the first that lives: each
   // member watches its neighbour, so a look costs the same at any number of processes.
   void look_for_dead(ProcessId self) noexcept;
@@ -122,6 +147,7 @@ class ShmWorld {
   };
   explicit ShmWorld(const ShmConfig& config) : config_(config) {}
   void change_standing(ProcessId process, Standing standing) noexcept;
+  void close_words(ProcessId process) noexcept;
 
   // Constant after create().
   ShmConfig config_;
@@ -130,13 +156,16 @@ class ShmWorld {
   std::atomic<std::uint64_t>* epoch_ = nullptr;
   Member* members_ = nullptr;
   std::byte* rings_ = nullptr;
-  std::byte* replies_ = nullptr;
+  ReplySlot* replies_ = nullptr;
+  std::byte* long_replies_ = nullptr;
+  std::byte* letters_ = nullptr;
   std::size_t ring_stride_ = 0;
-  std::size_t reply_stride_ = 0;
+  std::size_t long_reply_stride_ = 0;
 
   // Constant after the first attach (W1).
   std::vector<Range> ranges_;
   std::vector<Range> mapped_;
+  std::vector<served::Descriptor> bells_;  // W7; by process, none of those that are not here
   std::atomic<bool> frozen_{false};
 };
 

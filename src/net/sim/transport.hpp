@@ -25,6 +25,7 @@ class SimTransport final : public ServicedTransport {
 
   ProcessId self() const noexcept override { return self_; }
   int processes() const noexcept override { return world_.params().processes; }
+  bool on_this_machine(ProcessId process) const noexcept override { return process == self(); }
   Capabilities capabilities() const noexcept override {
     return {true, true, true, true, world_.params().direct_pointer};
   }

@@ -16,8 +16,8 @@ struct TcpPeer final : served::Peer {
   // Guarded by mutex.
   Socket socket;  // none: gone, or the process itself
   bool sending = false;
-  bool wants_out = false;  // epoll tells when there is room again
-  bool deaf = false;       // it takes no more; that it is gone shows when we receive
+  std::atomic<bool> wants_out{false};  // epoll tells when there is room again; read without the mutex as a hint
+  bool deaf = false;                   // it takes no more; that it is gone shows when we receive
   std::int64_t last_sent_ns = 0;
 
   Receiver receiver;  // the polling thread only

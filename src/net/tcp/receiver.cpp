@@ -30,12 +30,12 @@ std::span<iovec> Receiver::room(std::size_t* bytes) {
   }
   const std::span<std::byte> direct = direct_room();
   direct_bytes_ = direct.size();
-  if (!direct.empty()) end_ = (begin_ + direct_bytes_) & 7;
+  const std::size_t ahead_at = direct.empty() ? end_ : (begin_ + direct_bytes_) & 7;
   std::size_t count = 0;
   if (!direct.empty()) iovecs_[count++] = {direct.data(), direct.size()};
   const bool expects_long_data = !direct.empty() || (behind_long_data_ && !in_data_);
   const std::size_t ahead = expects_long_data ? kReadAheadShort : kReadAheadBytes;
-  iovecs_[count++] = {staging_.get() + end_, ahead};
+  iovecs_[count++] = {staging_.get() + ahead_at, ahead};
   *bytes = direct_bytes_ + ahead;
   return {iovecs_.data(), count};
 }

@@ -32,7 +32,7 @@ class Receiver {
  public:
   explicit Receiver(const FrameLimits& limits);
 
-  // Room for the next bytes: kIovecs at most, and how many bytes that is.
+  // Room for the next bytes: kIovecs at most, and how many bytes that is. May be asked for again without use of it.
   static constexpr std::size_t kIovecs = 2;
   std::span<iovec> room(std::size_t* bytes);
   // That many bytes were put there. False: the stream makes no sense, the sink was told.

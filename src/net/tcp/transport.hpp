@@ -26,6 +26,8 @@ class TcpTransport final : public served::ServedTransport {
  private:
   static constexpr int kReceivesPerTurn = 8;  // of one peer, then the next one's turn
   static constexpr int kBatchesPerSend = 16;  // then whoever polls goes on
+  static constexpr unsigned kLooksPerPoll = 8;
+  static constexpr unsigned kMissesMax = 100;
 
   static TcpPeer& wire(served::Peer& peer) noexcept { return static_cast<TcpPeer&>(peer); }
 
@@ -34,12 +36,18 @@ class TcpTransport final : public served::ServedTransport {
   bool try_close(served::Peer& whom) override;
   void heartbeat(served::Peer& to, std::int64_t now_ns) override;
 
-  served::Work receive(TcpPeer& from, std::int64_t now_ns);
+  bool look_again(std::int64_t now_ns, served::Work* work);
+  served::Work receive(TcpPeer& from, std::int64_t now_ns, bool* some);
   void set_wants_out(TcpPeer& peer, bool wants);
   void leave();
 
   TcpConfig config_;  // constant after start()
   Entrance entrance_;
+
+  // The polling thread only.
+  TcpPeer* recent_ = nullptr;  // sent last
+  unsigned looks_ = 0;         // at its socket alone
+  unsigned misses_ = 0;        // of them, in a row
 };
 
 static_assert(TransportLike<TcpTransport>);

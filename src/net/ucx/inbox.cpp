@@ -19,29 +19,35 @@ bool parse_batch_header(std::span<const std::byte> message, int processes, Batch
 
 Inbox::Inbox(const served::FrameLimits& limits) : limits_(limits), aligned_(frame_bytes_max(limits) / 8 + 1) {}
 
-bool Inbox::take(std::uint64_t number, std::span<const std::byte> body, served::FrameSink& sink) {
+bool Inbox::take(std::uint64_t number, const BatchBody& body, served::FrameSink& sink) {
   if (number != next_) {
+    const std::size_t bytes = body.head.size() + body.rest.size();
     if (number < next_ || early_.contains(number)) return sink.refuse("a batch twice"), false;
-    if (early_.size() == kEarlyMax || body.size() > kEarlyBytesMax - early_bytes_)
+    if (early_.size() == kEarlyMax || bytes > kEarlyBytesMax - early_bytes_)
       return sink.refuse("a batch too early"), false;
-    early_.emplace(number, std::vector<std::byte>(body.begin(), body.end()));
-    early_bytes_ += body.size();
+    Early kept{{body.head.begin(), body.head.end()}, body.head.size()};
+    kept.bytes.insert(kept.bytes.end(), body.rest.begin(), body.rest.end());
+    early_.emplace(number, std::move(kept));
+    early_bytes_ += bytes;
     return true;
   }
   if (!serve(body, sink)) return false;
   ++next_;
   while (!early_.empty() && early_.begin()->first == next_) {
-    const std::vector<std::byte> batch = std::move(early_.begin()->second);
+    const Early batch = std::move(early_.begin()->second);
     early_.erase(early_.begin());
-    early_bytes_ -= batch.size();
-    if (!serve(batch, sink)) return false;
+    early_bytes_ -= batch.bytes.size();
+    if (!serve(batch.body(), sink)) return false;
     ++next_;
   }
   return true;
 }
 
-bool Inbox::serve(std::span<const std::byte> body, served::FrameSink& sink) {
-  while (!body.empty()) {
+bool Inbox::serve(const BatchBody& batch, served::FrameSink& sink) {
+  std::span<const std::byte> body = batch.head;
+  std::span<const std::byte> rest = batch.rest;
+  while (!body.empty() || !rest.empty()) {
+    if (body.empty()) body = std::exchange(rest, {});
     Frame frame;
     const char* why = nullptr;
     const Parsed parsed = parse_frame(body, limits_, &frame, &why);
@@ -56,12 +62,14 @@ bool Inbox::serve(std::span<const std::byte> body, served::FrameSink& sink) {
       continue;
     }
     const std::size_t bytes = frame.header.body_bytes;
-    if (body.size() < served::padded(bytes)) return sink.refuse("a batch that ends within data"), false;
+    const bool apart = body.empty() && rest.size() == bytes;  // B3
+    if (apart) body = std::exchange(rest, {});
+    if (!apart && body.size() < served::padded(bytes)) return sink.refuse("a batch that ends within data"), false;
     DataPlace place;
     if (!sink.on_data(frame.header, &place)) return false;
     if (place.walk != nullptr) scatter(*place.walk, body.data(), bytes, place.whole_words);
     if (!sink.on_data_end(frame.header)) return false;
-    body = body.subspan(served::padded(bytes));
+    body = body.subspan(apart ? bytes : served::padded(bytes));
   }
   return true;
 }

@@ -320,8 +320,8 @@ Work UcxTransport::poll(std::int64_t now_ns) {
   for (int turn = 0; turn < kTurnsPerPoll; ++turn) {
     const bool did = wire_->progress(*this) != 0;
     after_progress();  // in any case: UCX does not count the end of a send
-    if (!did) break;
-    busy_ = 0;
+    if (did) busy_ = 0;
+    if (!did || work_.ran != 0) break;  // who waits for what ran looks first
   }
   if (now_ns - last_control_ns_ < kControlIntervalNs) return work_;
   last_control_ns_ = now_ns;
@@ -329,7 +329,10 @@ Work UcxTransport::poll(std::int64_t now_ns) {
   const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
     const auto process = static_cast<ProcessId>(events[static_cast<std::size_t>(i)].data.u32);
-    if (process != kWireMark) hear(wire(peer(process)), now_ns);
+    if (process == self_)
+      near_rang_ = true;
+    else if (process != kWireMark)
+      hear(wire(peer(process)), now_ns);
   }
   for (const std::unique_ptr<Peer>& each : peers_) look_at_leave(wire(*each), now_ns);
   return work_;
@@ -349,9 +352,11 @@ void UcxTransport::after_progress() {
   pump_dirty();
 }
 
-void UcxTransport::on_batch(std::span<const std::byte> message) {
+void UcxTransport::on_batch(const Batch& message) {
   BatchHeader batch;
-  const bool whole = parse_batch_header(message, processes_, &batch);
+  const bool in_one = message.head.empty();
+  const std::span<const std::byte> begin = in_one ? message.rest : message.head;
+  const bool whole = parse_batch_header(begin, processes_, &batch);
   UcxPeer* const from = whole ? &wire(peer(static_cast<ProcessId>(batch.from))) : nullptr;
   if (from == nullptr || from->process == self_ || batch.token != from->token) {  // inbox.hpp B1
     static std::atomic<bool> told{false};
@@ -370,7 +375,8 @@ void UcxTransport::on_batch(std::span<const std::byte> message) {
   from->last_heard_ns = from->leave_ns = now_ns_;
   if (batch.greets != 0) return;
   PeerSink sink(*this, *from);
-  from->inbox.take(batch.number, message.subspan(sizeof batch), sink);
+  from->inbox.take(batch.number, {begin.subspan(sizeof batch), in_one ? std::span<const std::byte>{} : message.rest},
+                   sink);
   work_ += sink.work();
   look_at_leave(*from, now_ns_);
 }

@@ -60,7 +60,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   void heartbeat(served::Peer& to, std::int64_t now_ns) override;
   std::int64_t arm() override;
   void polled() override { send_posted(); }
-  void on_batch(std::span<const std::byte> message) override;
+  void on_batch(const Batch& message) override;
 
   void send_posted();
   void send_batches(UcxPeer& to);

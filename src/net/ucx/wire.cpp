@@ -18,7 +18,9 @@ namespace {
 
 constexpr unsigned kBatchId = 1;  // of the only active message
 // Of one message of UCX's TCP: holds the usual batch, so that it needs no putting together.
-constexpr const char* kTcpSegment = "64K";
+constexpr const char* kTcpSegment = "272K";
+constexpr std::size_t kDirectBytesMin = 4096;  // of a part that is worth sending from where it lies
+constexpr std::size_t kPaddingEnd = 8;
 
 // One connection. Its addresses are UCX's user data: it stays where it is.
 struct End {
@@ -145,7 +147,14 @@ class UcxWire final : public Wire {
     if (end.is_broken) return Sent::kFailed;
     AYT_CHECK(end.ep != nullptr && !end.under_way, "a batch to process {}, to which one is under way", to);
     end.batch.clear();
-    for (const iovec& part : parts) std::memcpy(end.batch.extend(part.iov_len), part.iov_base, part.iov_len);  // L4
+    const bool padded = parts.back().iov_len < kPaddingEnd;
+    const std::size_t last = parts.size() - (padded ? 2 : 1);
+    for (const iovec& part : parts.first(last)) put(end, part);
+    if (end.has_sent && last != 0 && parts[last].iov_len >= kDirectBytesMin) {
+      const Sent sent = send_at_once(end, parts[last]);
+      if (sent != Sent::kNoRoom) return sent;
+    }
+    for (const iovec& part : parts.subspan(last)) put(end, part);  // L4
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = UCP_AM_SEND_FLAG_EAGER;  // L5
@@ -179,6 +188,24 @@ class UcxWire final : public Wire {
  private:
   End& end_of(ProcessId process) noexcept { return ends_[static_cast<std::size_t>(process)]; }
 
+  static void put(End& end, const iovec& part) {
+    std::memcpy(end.batch.extend(part.iov_len), part.iov_base, part.iov_len);
+  }
+
+  // What is in end.batch, and `rest` from where it lies: UCX sends it during the call, or nothing of it.
+  Sent send_at_once(End& end, const iovec& rest) {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+    params.flags = UCP_AM_SEND_FLAG_EAGER;
+    const ucs_status_ptr_t sent =
+        ucx_.am_send_nbx(end.ep, kBatchId, end.batch.data(), end.batch.size(), rest.iov_base, rest.iov_len, &params);
+    if (sent == nullptr) return Sent::kDone;
+    AYT_CHECK(UCS_PTR_IS_ERR(sent), "UCX has kept a batch to process {}", end.process);
+    if (UCS_PTR_STATUS(sent) == UCS_ERR_NO_RESOURCE) return Sent::kNoRoom;
+    end.trouble = ucx_.status_string(UCS_PTR_STATUS(sent));
+    return Sent::kFailed;
+  }
+
   // Of one that UCX has reported broken: L5.
   void close(End& end) {
     if (end.ep == nullptr) return;
@@ -200,8 +227,9 @@ class UcxWire final : public Wire {
     // What a version does not know it need not be told. Without the first, UCX uses no shared memory on connections whose
     // failure it is to report, and rightly so (L6): whoever wants it names it.
     if (!config.transports.empty()) ucx_.config_modify(settings, "MM_ERROR_HANDLING", "y");
-    ucx_.config_modify(settings, "TCP_TX_SEG_SIZE", kTcpSegment);
-    ucx_.config_modify(settings, "TCP_RX_SEG_SIZE", kTcpSegment);
+    // By either name: 1.13 knows a transport's settings here without its prefix alone, and takes others in silence.
+    for (const char* name : {"TX_SEG_SIZE", "RX_SEG_SIZE", "TCP_TX_SEG_SIZE", "TCP_RX_SEG_SIZE"})
+      ucx_.config_modify(settings, name, kTcpSegment);
     return status;
   }
 
@@ -216,12 +244,13 @@ class UcxWire final : public Wire {
                               config.transports, ucx_.status_string(status));
   }
 
-  static ucs_status_t on_message(void* wire, const void*, std::size_t, void* data, std::size_t bytes,
+  static ucs_status_t on_message(void* wire, const void* head, std::size_t head_bytes, void* data, std::size_t bytes,
                                  const ucp_am_recv_param_t* params) {
     auto& self = *static_cast<UcxWire*>(wire);
     // A rendezvous is refused by not taking it (L4); no process of a job begins one.
     if ((params->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && self.arrivals_ != nullptr)
-      self.arrivals_->on_batch({static_cast<const std::byte*>(data), bytes});
+      self.arrivals_->on_batch(
+          {{static_cast<const std::byte*>(head), head_bytes}, {static_cast<const std::byte*>(data), bytes}});
     return UCS_OK;
   }
   static void on_error(void* end, ucp_ep_h, ucs_status_t status) { static_cast<End*>(end)->breaks(status); }

@@ -5,12 +5,13 @@
 // L1. All of it but open() and descriptor() belongs to one thread at a time, the one that holds the transport's poll lock.
 // L2. UCX is loaded when the first wire is opened (library.hpp), so a program that is built with it starts without it too.
 // L3. What UCX reports is a Status, a reason in words or a bit in a set; it neither prints nor catches signals nor aborts.
-// L4. UCX sees memory of the wire's own only: a batch is copied when it is sent, and what arrived lies in UCX's memory until
-//     somebody who has checked it copies it. So a peer that is broken or gone neither reads nor writes the process' memory,
-//     and no request has to be taken back from UCX before its memory is given back.
+// L4. UCX keeps memory of the wire's own only: a batch that does not go during the call is copied, and what arrived lies in
+//     UCX's memory until somebody who has checked it copies it. So a peer that is broken or gone neither reads nor writes the
+//     process' memory, and no request has to be taken back from UCX before its memory is given back.
 // L5. UCX 1.13 corrupts its memory when a TCP endpoint whose peer still lives is closed by force, and aborts when one fails
 //     while data is sent without a copy (docs/design/ucx-transport.md). So endpoints are closed only after UCX has reported
-//     them broken, others end with the wire; and everything is sent eagerly and by copy.
+//     them broken, others end with the wire; and everything is sent eagerly, by copy or (UCX's short protocol, to the socket
+//     straight from where it lies) at once.
 // L6. Over UCX's shared memory a process that is killed in the midst of posting a message blocks its receiver's queue for
 //     everybody. It is used only where WireConfig::transports names it.
 // L7. Before the first message of the usual kind UCX (1.13, and later ones too) agrees with the peer's upon the endpoint, by a
@@ -39,10 +40,16 @@ struct WireConfig {
   std::string transports;  // empty: UCX's choice
 };
 
+// A batch as it arrives: the stream of its parts, cut where one of them went from where it lay.
+struct Batch {
+  std::span<const std::byte> head;
+  std::span<const std::byte> rest;  // without the zeros that pad the last part
+};
+
 class Arrivals {
  public:
   virtual ~Arrivals() = default;
-  virtual void on_batch(std::span<const std::byte> batch) = 0;  // valid during the call, at any address
+  virtual void on_batch(const Batch& batch) = 0;  // valid during the call, at any address
 };
 
 class Wire {
@@ -60,7 +67,8 @@ class Wire {
   virtual bool connected(ProcessId peer) const noexcept = 0;
   // A few bytes to a peer to whom no batch was sent yet, at once or (kNoRoom) not at all: then try again after progress(). L7
   virtual Sent greet(ProcessId to, std::span<const std::byte> greeting) = 0;
-  // The parts, one behind the other, as one batch. kUnderWay: the next one has to wait until take_sent() names the peer.
+  // The parts, one behind the other, as one batch. A last one of less than 8 bytes is padding. kUnderWay: the next one has to
+  // wait until take_sent() names the peer.
   virtual Sent send(ProcessId to, std::span<const iovec> parts) = 0;
   virtual std::size_t progress(Arrivals& arrivals) = 0;
   virtual bool arm() = 0;  // false: something is there already

@@ -40,6 +40,13 @@ int unlock() {
   return 0;
 }
 
+// A thread of process 1 ends the program.
+int leave(int status) {
+  ayatori::thread t(ayatori::on(1), [status] { std::exit(status); });
+  t.join();
+  return 9;
+}
+
 // Threads that end elsewhere with what others wait for: the numbers of their stacks are used again, too.
 int many() {
   long sum = 0;
@@ -65,6 +72,7 @@ int main(int argc, char** argv) {
   const int status = ayatori::run(argc, argv, [name](auto) {
     if (name == "statics") return statics();
     if (name == "unlock") return unlock();
+    if (name == "exit0" || name == "exit3") return leave(name.back() - '0');
     if (name == "many" || name == "late") return many();
     return 0;
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// confine [--user] [--seccomp] [--limits] PROGRAM ARGS...: runs a program as a default container would: as an
+// confine [--user] [--seccomp] [--limits] [--no-ptrace] PROGRAM ARGS...: runs a program as a default container would: as an
 // unprivileged user (when started as root), under a filter that refuses with EPERM what Docker's default profile
 // refuses of the calls a runtime like ours might make, with RLIMIT_NOFILE 256 and RLIMIT_MEMLOCK 64 KiB.
 #define _GNU_SOURCE
@@ -62,7 +62,7 @@ static void die(const char* what) {
   exit(125);
 }
 
-static void filter(void) {
+static void filter(const int* refused, int calls) {
   enum { kCalls = sizeof kRefused / sizeof kRefused[0] };
   struct sock_filter code[kCalls + 6];
   int n = 0;
@@ -70,9 +70,9 @@ static void filter(void) {
   code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
   code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
   code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-  for (int i = 0; i < kCalls; ++i)
+  for (int i = 0; i < calls; ++i)
     code[n++] =
-        (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)kRefused[i], (unsigned char)(kCalls - i), 0);
+        (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)refused[i], (unsigned char)(calls - i), 0);
   code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
   struct sock_fprog program = {(unsigned short)n, code};
@@ -81,7 +81,8 @@ static void filter(void) {
 }
 
 int main(int argc, char** argv) {
-  int user = 0, seccomp = 0, limits = 0, at = 1;
+  static const int kPtrace[] = {SYS_ptrace};
+  int user = 0, seccomp = 0, limits = 0, ptrace = 1, at = 1;
   for (; at < argc && strncmp(argv[at], "--", 2) == 0; ++at) {
     if (strcmp(argv[at], "--user") == 0)
       user = 1;
@@ -89,13 +90,15 @@ int main(int argc, char** argv) {
       seccomp = 1;
     else if (strcmp(argv[at], "--limits") == 0)
       limits = 1;
+    else if (strcmp(argv[at], "--no-ptrace") == 0)
+      ptrace = 0;
     else {
       fprintf(stderr, "confine: unknown option %s\n", argv[at]);
       return 2;
     }
   }
   if (at >= argc) {
-    fprintf(stderr, "usage: confine [--user] [--seccomp] [--limits] PROGRAM ARGS...\n");
+    fprintf(stderr, "usage: confine [--user] [--seccomp] [--limits] [--no-ptrace] PROGRAM ARGS...\n");
     return 2;
   }
   if (limits) {
@@ -103,7 +106,8 @@ int main(int argc, char** argv) {
     if (setrlimit(RLIMIT_NOFILE, &files) != 0 || setrlimit(RLIMIT_MEMLOCK, &locked) != 0) die("setrlimit");
   }
   if (user && geteuid() == 0 && (setgroups(0, NULL) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) die("setuid");
-  if (seccomp) filter();
+  if (seccomp) filter(kRefused, sizeof kRefused / sizeof kRefused[0]);
+  if (!ptrace) filter(kPtrace, 1);
   execv(argv[at], argv + at);
   die(argv[at]);
 }

@@ -56,8 +56,6 @@ hosts a,b --rsh 'case {host} in b) yes; esac; sh -c {command}' "$probe"
 is 125 && tells 'host b: what its agent says makes no sense' && lines 1
 hosts a,b --rsh "$here" "$work/nothing"
 is 127 && tells 'host [ab]: .*nothing: No such file' && lines 1
-hosts a,b --rsh "$here" "$bin/hello"
-is 125 && tells 'ayatori::run share the memory of one machine' && lines 1
 
 # Options that make no sense.
 hosts a,-oProxyCommand=x --rsh "$here" "$ring"
@@ -68,7 +66,7 @@ hosts a,b,c -n 2 "$ring"
 is 125 && tells 'each of the 3 hosts' && lines 1
 hosts a,b --rsh 'ssh {host}' "$ring"
 is 125 && tells 'no .command. in it' && lines 1
-hosts a,b --rsh "$here" --stats "$ring"
+hosts a,b --rsh "$here" --gdb "$ring"
 is 125 && tells 'one machine only' && lines 1
 hosts a,b --rsh "$here" --transport shm "$ring"
 is 125 && tells 'does not reach' && lines 1

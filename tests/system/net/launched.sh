@@ -43,6 +43,26 @@ for name in shm tcp $ucx; do
     { cp "$work/stats.json" "$work/out" && complain "no bytes in the statistics over $name"; }
 done
 
+# Requests by offloading.
+for mode in offload worker; do
+  for name in shm tcp $ucx; do
+    call env AYATORI_NET_OFFLOAD=$mode "$bin/ayatori" run -n 3 --transport $name "$ring" 50
+    is 0 && says 'counter 150, 3 processes' && says '^check: ok$' && lines 0
+  done
+  call env AYATORI_NET_OFFLOAD=$mode AYATORI_NET_EXECUTORS=3 AYATORI_NET_TAGS=16 "$bin/ayatori" run -n 4 --transport tcp "$ring" 50
+  is 0 && says '^check: ok$' && lines 0
+  call env AYATORI_NET_OFFLOAD=$mode "$ring" 50
+  is 0 && says '^check: ok$' && lines 0
+  call env AYATORI_NET_OFFLOAD=$mode "$bin/ayatori" run -n 2 "$probe" 1:kill-joined
+  is 137 && tells 'process 1 .*was killed by signal 9'
+  call env AYATORI_NET_OFFLOAD=$mode "$bin/ayatori" run -n 2 "$probe" 1:forget
+  is 0 && says '^bye 0$'
+done
+for wrong in AYATORI_NET_OFFLOAD=sometimes AYATORI_NET_EXECUTORS=0 AYATORI_NET_EXECUTORS=9 AYATORI_NET_TAGS=15; do
+  call env $wrong "$ring"
+  is 125 && tells "$wrong" && lines 1
+done
+
 # Members that use the library, and one binary that has all of it.
 call "$bin/ayatori" run -n 3 -w 1 "$bin/net_both"
 is 0 && says '^check: ok$'

@@ -23,11 +23,11 @@ complain() {
   bad=1
 }
 
-# call COMMAND...: sets status; output and errors are in $work. Nothing may take a minute.
+# call COMMAND...: sets status; output and errors are in $work. Nothing may take two minutes, on a machine that is busy, too.
 call() {
   cases=$((cases + 1))
   called=$*
-  timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null
+  timeout -k 5 120 "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
 }
 # `ucx` where this build and this machine have it, else nothing.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI's mpirun, which serves PMIx: a program of the communication library joins, one of ayatori::run refuses, ends at the
+# Open MPI's mpirun, which serves PMIx: programs of the communication library and programs with threads join, ends at the
 # wrong time end the job. Status 77, skipped, where mpirun is not installed.
 # Usage: mpirun.sh FOLDER_OF_PROGRAMS
 . "$(dirname "$0")/lib.sh"
@@ -23,18 +23,51 @@ for name in $(ucx_if_here); do
 done
 mpi -n 2 -x AYATORI_TRANSPORT=shm "$ring" 5
 is 125 && tells 'only processes that `ayatori run` has started share memory'
-mpi -n 2 "$bin/hello" 10
-is 125 && tells 'this job has 2 processes under PMIx' && lines 1
-mpi -n 1 "$bin/hello" 10
-is 0 && says 'on 1 processes' && lines 0
-mpi -n 1 "$bin/ayatori" run -n 2 "$bin/hello" 10
-is 0 && says 'on 2 processes' && lines 0
+# Programs with threads: each process is started again by `ayatori`, which lies beside it or in PATH.
+if [ -z "${AYT_SANITIZED:-}" ]; then
+  for program in hello fib locals cilksort ordinary apart_ends ayatori; do cp "$bin/$program" "$work/bin"; done
+  mpi -n 2 "$work/bin/hello" 10
+  is 0 && says 'on 2 processes' && lines 0
+  mpi -n 3 "$work/bin/fib" 30
+  is 0 && says '^check: ok$' && lines 0
+  mpi -n 4 "$work/bin/locals" 5
+  is 0 && says '^check: ok$' && lines 0
+  mpi -n 2 -x AYATORI_WORKERS=2 "$work/bin/cilksort" 300000
+  is 0 && says '^check: ok$' && lines 0
+  mpi -n 3 "$work/bin/ordinary"
+  is 0 && says '^check: ok$' && lines 0
+  for name in $(ucx_if_here); do
+    mpi -n 3 -x AYATORI_TRANSPORT=$name "$work/bin/fib" 30
+    is 0 && says '^check: ok$' && lines 0
+  done
+  for case in many late quick statics; do
+    mpi -n 3 "$work/bin/apart_ends" $case
+    is 0 && lines 0
+  done
+  mpi -n 3 "$work/bin/apart_ends" early
+  # Those who wait say it, unless mpirun, which tells the status itself, has ended them before.
+  is 4 && tells 'process 1 on host .* exited with status 4 without calling ayatori::run|Exit code: +4'
+  mpi -n 3 "$work/bin/apart_ends" killed-after
+  is 134 && tells 'process 1 .* was killed by signal 6'
+  mpi -n 2 -x AYATORI_TRANSPORT=shm "$work/bin/hello" 10
+  is 125 && tells 'does not reach'
+  mkdir "$work/alone"
+  cp "$bin/hello" "$work/alone"
+  mpi -n 2 "$work/alone/hello" 10
+  is 125 && tells 'need the command .ayatori., which is neither in .*alone nor in PATH' && lines 1
+  mpi -n 2 -x PATH="$work/bin:$PATH" "$work/alone/hello" 10
+  is 0 && says 'on 2 processes' && lines 0
+  mpi -n 1 "$bin/hello" 10
+  is 0 && says 'on 1 processes' && lines 0
+  mpi -n 1 "$bin/ayatori" run -n 2 "$bin/hello" 10
+  is 0 && says 'on 2 processes' && lines 0
+fi
 mpi -n 3 "$probe" 1:exit-before:5
 is 5
 mpi -n 3 "$probe" 1:kill-before
 [ "$status" != 0 ] || complain "$called: status 0"
 mpi -n 3 -x AYATORI_START_TIMEOUT=4 "$probe" 1:hang-before
-is 125 && tells 'did not all call ayatori::net::open within 4 s'
+is 125 && tells 'did not all join within 4 s'
 mpi -n 3 "$probe" 2:kill-joined
 [ "$status" != 0 ] || complain "$called: status 0"
 nothing_left

@@ -21,7 +21,9 @@ for program in "$ring" "$bin/hello"; do
   is 0 && lines 0
 done
 call env PMIX_NAMESPACE=none PMIX_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$bin/hello" 5
-is 125 && tells 'this job has 2 processes under PMIx' && tells 'ayatori run -n N' && lines 1
+is 125 && tells 'libpmix2|PMIx server' && lines 1
+call env PMIX_NAMESPACE=none PMIX_RANK=0 "$bin/hello" 5
+is 0 && lines 0 # whose size nobody tells: an environment that was inherited
 call env PMIX_NAMESPACE=none PMIX_RANK=0 OMPI_COMM_WORLD_SIZE=1 "$bin/hello" 5
 is 0 && lines 0
 # No library, or no server.

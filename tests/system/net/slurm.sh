@@ -131,8 +131,17 @@ slurm --mpi=none -N 2 -n 4 "$ring" 50
 is 125 && tells 'srun --mpi=pmix' && lines 1
 slurm --mpi=none -N 2 -n 4 "$bin/hello" 10
 is 125 && tells 'srun --mpi=pmix' && lines 1
-slurm --mpi=pmix -N 2 -n 4 "$bin/hello" 10
-is 125 && tells 'this job has 4 processes under PMIx' && lines 1
+for program in ayatori hello fib cilksort ordinary; do cp "$bin/$program" "$work/bin"; done
+slurm --mpi=pmix -N 2 -n 4 "$work/bin/hello" 10
+is 0 && says 'on 4 processes'
+slurm --mpi=pmix -N 2 -n 2 "$work/bin/fib" 30
+is 0 && says '^check: ok$'
+slurm --mpi=pmix -N 2 -n 4 "$work/bin/cilksort" 300000
+is 0 && says '^check: ok$'
+slurm --mpi=pmix -N 2 -n 3 "$work/bin/ordinary"
+is 0 && says '^check: ok$'
+slurm --mpi=pmix -N 1 -n 1 "$work/bin/hello" 10
+is 0 && says 'on 1 processes'
 slurm --mpi=none -N 1 -n 1 "$bin/ayatori" run -n 2 "$bin/hello" 10
 is 0 && says 'on 2 processes'
 slurm --mpi=pmix -K -N 2 -n 4 "$probe" 3:kill-joined

@@ -138,18 +138,23 @@ TEST_P(Conformance, DirectPointersAreWhatTheCapabilitySays) {
   run({}, [](Context& c) {
     const ProcessId peer = (c.net.self() + 1) % c.net.processes();
     void* direct = c.net.direct_pointer(c.at(peer, 128), 8);
-    ASSERT_EQ(direct != nullptr, c.net.capabilities().direct_pointer);
+    bool all_here = true;
+    for (ProcessId p = 0; p < c.net.processes(); ++p) all_here = all_here && c.net.on_this_machine(p);
+    const bool can = c.net.capabilities().direct_pointer;
     if (direct != nullptr) {
+      ASSERT_TRUE(can && c.net.on_this_machine(peer));
       const std::uint64_t mine = 1000 + static_cast<std::uint64_t>(c.net.self());
       std::memcpy(direct, &mine, 8);
+      std::uint64_t one = 1;
+      ASSERT_TRUE(write(c.net, c.at(peer, 136), &one, 8).ok());
+    } else {
+      ASSERT_FALSE(can && all_here);
     }
     barrier(c.net);
-    if (direct != nullptr) {
-      std::uint64_t got = 0;
-      std::memcpy(&got, c.memory + 128, 8);
-      const int writer = (c.net.self() + c.net.processes() - 1) % c.net.processes();
-      EXPECT_EQ(got, 1000u + static_cast<std::uint64_t>(writer));
-    }
+    std::uint64_t got[2] = {};  // word, whether it was written
+    std::memcpy(got, c.memory + 128, 16);
+    const int writer = (c.net.self() + c.net.processes() - 1) % c.net.processes();
+    EXPECT_EQ(got[0], got[1] * (1000 + static_cast<std::uint64_t>(writer)));
     barrier(c.net);
   });
 }

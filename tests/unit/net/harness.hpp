@@ -61,6 +61,23 @@ inline shm::ShmConfig shm_config(const Job& job) {
   return config;
 }
 
+// A process for each member, in which `life` runs; the caller waits for them (check_ends).
+inline std::vector<pid_t> fork_members(int processes, const std::function<void(ProcessId)>& life) {
+  std::vector<pid_t> members;
+  for (ProcessId p = 0; p < processes; ++p) {
+    const pid_t pid = fork();
+    EXPECT_GE(pid, 0);
+    if (pid == 0) {
+      alarm(kLimitSeconds);
+      life(p);
+      fflush(nullptr);
+      _exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    members.push_back(pid);
+  }
+  return members;
+}
+
 // Waits for forked members.
 inline void check_ends(const std::vector<pid_t>& members) {
   for (const pid_t pid : members) {
@@ -85,27 +102,15 @@ struct ShmForks {
     ASSERT_TRUE(shm::ShmWorld::create(shm_config(job), &world).ok());
     auto* memory = static_cast<std::byte*>(world->map_shared(kMemoryBytes * static_cast<std::size_t>(job.processes)));
     ASSERT_NE(memory, nullptr);
-    std::vector<pid_t> members;
-    for (int p = 0; p < job.processes; ++p) {
-      const pid_t pid = fork();
-      ASSERT_GE(pid, 0);
-      if (pid == 0) {
-        alarm(kLimitSeconds);
-        {
-          shm::ShmTransport net(*world, p);
-          Context context{net, memory + kMemoryBytes * static_cast<std::size_t>(p), [] { raise(SIGKILL); }, 3};
-          EXPECT_EQ(net.register_memory(context.memory, kMemoryBytes, kAllRights), 0u);
-          prepare(context);
-          net.start();
-          barrier(net);
-          body(context);
-        }
-        fflush(nullptr);
-        _exit(::testing::Test::HasFailure() ? 1 : 0);
-      }
-      members.push_back(pid);
-    }
-    check_ends(members);
+    check_ends(fork_members(job.processes, [&](ProcessId p) {
+      shm::ShmTransport net(*world, p);
+      Context context{net, memory + kMemoryBytes * static_cast<std::size_t>(p), [] { raise(SIGKILL); }, 3};
+      EXPECT_EQ(net.register_memory(context.memory, kMemoryBytes, kAllRights), 0u);
+      prepare(context);
+      net.start();
+      barrier(net);
+      body(context);
+    }));
 #endif
   }
 };

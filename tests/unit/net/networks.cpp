@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The networks that the conformance suite runs on. One row each.
 #include "conformance.hpp"
+#include "hosts_harness.hpp"
+#include "mixed_harness.hpp"
 #include "offload_harness.hpp"
 #include "ucx_harness.hpp"
 
@@ -28,10 +30,14 @@ std::vector<Network> rows() {
 
 const std::vector<Network>& networks() {
   static const std::vector<Network> all =
-      rows<ShmForks, ShmThreads, TcpForks, TcpThreads, UcxTcp::Forks, UcxTcp::Threads, UcxShm::Forks, UcxShm::Threads,
-           Sim, Offloaded<ShmForks, kOffload, 1>, Offloaded<ShmForks, kWorker, 2>, Offloaded<ShmThreads, kOffload, 2>,
-           Offloaded<ShmThreads, kWorker, 1>, Offloaded<Sim, kWorker, 1>, Offloaded<Sim, kWorker, 2>,
-           Offloaded<UcxTcp::Forks, kOffload, 1>>();
+      rows<ShmForks, ShmThreads, TcpForks, TcpThreads, ServedHosts<TcpWire>, ServedHosts<UcxTcp>, UcxTcp::Forks,
+           UcxTcp::Threads, UcxShm::Forks, UcxShm::Threads, MixedForks<TcpWire>, MixedThreads<TcpWire>,
+           MixedForks<UcxTcp>, Sim, Offloaded<ShmForks, kOffload, 1>, Offloaded<ShmForks, kWorker, 2>,
+           Offloaded<ShmThreads, kOffload, 2>, Offloaded<ShmThreads, kWorker, 1>, Offloaded<Sim, kWorker, 1>,
+           Offloaded<Sim, kWorker, 2>, Offloaded<TcpForks, kOffload, 1>, Offloaded<TcpForks, kWorker, 2>,
+           Offloaded<TcpThreads, kOffload, 2>, Offloaded<UcxTcp::Forks, kOffload, 1>,
+           Offloaded<MixedForks<TcpWire>, kOffload, 1>, Offloaded<MixedForks<UcxTcp>, kWorker, 2>,
+           Offloaded<MixedThreads<TcpWire>, kWorker, 2>, Offloaded<UcxShm::Forks, kWorker, 1>>();
   return all;
 }
 

@@ -54,6 +54,10 @@ class FakeBelow final : public Transport {
     }
     wake();
   }
+  std::vector<int> batches() {  // requests in each
+    std::lock_guard lock(mutex_);
+    return batches_;
+  }
   int asleep() {
     std::lock_guard lock(mutex_);
     return asleep_;
@@ -69,6 +73,7 @@ class FakeBelow final : public Transport {
 
   ProcessId self() const noexcept override { return 0; }
   int processes() const noexcept override { return processes_; }
+  bool on_this_machine(ProcessId process) const noexcept override { return process == 1; }
   Capabilities capabilities() const noexcept override { return {true, false, true, false, true}; }
   Limits limits() const noexcept override { return {.payload_bytes_max = kPayloadBytesMax, .rpcs_max = 16}; }
   Counters counters() const noexcept override { return {1, 2, 3}; }
@@ -164,6 +169,11 @@ class FakeBelow final : public Transport {
       }
     }
   }
+  void begin_batch() noexcept override { batched_ = 0; }
+  void end_batch() override {
+    std::lock_guard lock(mutex_);
+    if (batched_ != 0) batches_.push_back(batched_);
+  }
   void wake() noexcept override {
     {
       std::lock_guard lock(mutex_);
@@ -187,6 +197,7 @@ class FakeBelow final : public Transport {
         std::memcpy(entry.payload.data(), payload, bytes);
       }
       issued_.push_back(std::move(entry));
+      ++batched_;
       if (deferred_ && callback.function != nullptr) {
         open_.push_back(callback);
         return true;
@@ -209,6 +220,8 @@ class FakeBelow final : public Transport {
   std::uint64_t bell_ = 0;
   int asleep_ = 0;
   int wakes_ = 0;
+  std::vector<int> batches_;
+  static inline thread_local int batched_ = 0;  // since this thread's begin_batch()
   bool deferred_ = false;
   bool may_complete_ = true;
   std::set<ProcessId> full_;

@@ -115,6 +115,19 @@ TEST(Offload, EveryKindOfRequestArrivesAsItWas) {
   EXPECT_EQ(net.direct_pointer({}, 0), &below);
 }
 
+// E5.
+TEST(Offload, ABatchIsIssuedAsOne) {
+  FakeBelow below;
+  OffloadTransport net(below, options_of(OffloadMode::kWorker));
+  net.start();
+  constexpr int kRequests = static_cast<int>(Executor::kBatch) + 3;
+  for (int i = 0; i < kRequests; ++i) EXPECT_TRUE(read_from(net, 1, 0));
+  net.progress();
+  net.progress();
+  net.progress();
+  EXPECT_EQ(below.batches(), (std::vector<int>{static_cast<int>(Executor::kBatch), 3}));
+}
+
 // E2, E3: requests to one peer keep their order, fences among them, also when it takes nothing for a while; it holds up
 // nobody else.
 TEST(Offload, AFullPeerHoldsUpItsOwnRequestsOnly) {

@@ -115,6 +115,33 @@ TEST(MpscRing, ADeadClaimerIsSkipped) {
   for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(push(ring, 1, i, 8, &wake));  // no unit was lost
 }
 
+// R7: who does not look for claims sees what is published and nothing else, small or not.
+TEST(MpscRing, PollingSeesWhatIsPublished) {
+  RingMemory memory(8);
+  MpscRing ring = memory.view();
+  bool wake = false;
+  for (int lap = 0; lap < 20; ++lap) {
+    for (const std::size_t bytes : {std::size_t{8}, MpscRing::kSmallBytes, MpscRing::kSmallBytes + 8}) {
+      EXPECT_TRUE(ring.looks_empty());
+      const MpscRing::Claim claim = ring.claim(3, bytes, &wake);
+      ASSERT_NE(claim.data, nullptr);
+      EXPECT_EQ(claim.small, bytes <= MpscRing::kSmallBytes);
+      EXPECT_TRUE(ring.looks_empty());
+      EXPECT_EQ(ring.front(false).kind, MpscRing::Peek::kEmpty);
+      EXPECT_EQ(ring.front().kind, MpscRing::Peek::kBusy);
+      std::memset(claim.data, lap, bytes);
+      ring.publish(claim, 3);
+      EXPECT_FALSE(ring.looks_empty());
+      const MpscRing::Front front = ring.front(false);
+      ASSERT_EQ(front.kind, MpscRing::Peek::kMessage);
+      EXPECT_TRUE(ring.is_last(front));
+      EXPECT_EQ(front.process, 3);
+      for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(front.data[i], static_cast<std::byte>(lap));
+      ring.pop(front);
+    }
+  }
+}
+
 TEST(MpscRing, TheSleepBitAsksForExactlyOneWakeUp) {
   RingMemory memory(4);
   MpscRing ring = memory.view();

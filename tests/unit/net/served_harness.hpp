@@ -16,7 +16,8 @@ namespace ayatori::net::testing {
 // What the members of one job are told: made before the fork.
 class TcpJob {
  public:
-  explicit TcpJob(const Job& job) : listeners_(static_cast<std::size_t>(job.processes)) {
+  explicit TcpJob(const Job& job, const std::string& address = tcp::kLoopback)
+      : listeners_(static_cast<std::size_t>(job.processes)) {
     config_.processes = job.processes;
     config_.addresses.resize(listeners_.size());
     config_.job = job.seed;
@@ -29,12 +30,16 @@ class TcpJob {
       config_.nested_completions_max = 4;
     }
     for (std::size_t p = 0; p < listeners_.size(); ++p) {
-      const base::Status status = tcp::listen_on(tcp::kLoopback, 0, &listeners_[p], &config_.addresses[p]);
+      const base::Status status = tcp::listen_on(address, 0, &listeners_[p], &config_.addresses[p]);
       EXPECT_TRUE(status.ok()) << status.message();
     }
   }
 
-  tcp::TcpConfig& config() noexcept { return config_; }  // of all members
+  static constexpr const char* kPrefix = "";
+
+  int processes() const noexcept { return config_.processes; }
+  std::byte* memory(ProcessId) const noexcept { return nullptr; }  // that all share: none
+  tcp::TcpConfig& config() noexcept { return config_; }            // of all members
   // What member `self` gets; its listener leaves this object.
   tcp::TcpConfig take(ProcessId self) {
     tcp::TcpConfig mine = config_;
@@ -50,11 +55,12 @@ class TcpJob {
   std::vector<tcp::Socket> listeners_;
 };
 
-// One member's life: transport, memory, prepare, barrier, body.
+// One member's life: transport, memory (its own, or `shared`), prepare, barrier, body.
 template <class Wire>
 void run_member(tcp::TcpConfig config, int threads, const std::function<void()>& die, const Prepare& prepare,
-                const Body& body) {
-  std::vector<std::uint64_t> memory(kMemoryBytes / 8);
+                const Body& body, std::byte* shared = nullptr) {
+  std::vector<std::uint64_t> own(kMemoryBytes / 8);
+  std::byte* const memory = shared != nullptr ? shared : reinterpret_cast<std::byte*>(own.data());
   const auto made = Wire::make(std::move(config));
   ASSERT_NE(made, nullptr);
   Transport& net = *made;
@@ -62,7 +68,7 @@ void run_member(tcp::TcpConfig config, int threads, const std::function<void()>&
     Wire::before_death(*made);
     die();
   };
-  Context context{net, reinterpret_cast<std::byte*>(memory.data()), end, threads};
+  Context context{net, memory, end, threads};
   EXPECT_EQ(net.register_memory(context.memory, kMemoryBytes, kAllRights), 0u);
   prepare(context);
   net.start();
@@ -74,26 +80,18 @@ void run_member(tcp::TcpConfig config, int threads, const std::function<void()>&
   }
 }
 
-template <class Wire>
+// `Members`: TcpJob, or what tells members more (mixed_harness.hpp).
+template <class Wire, class Members = TcpJob>
 struct ServedForks {
   static constexpr bool kReal = true;
-  static std::string name() { return std::string(Wire::kName) + "Forks"; }
+  static std::string name() { return std::string(Members::kPrefix) + Wire::kName + "Forks"; }
   // Returns the members; the caller waits for them (check_ends).
-  static std::vector<pid_t> start(TcpJob& job, const Prepare& prepare, const Body& body) {
-    std::vector<pid_t> members;
-    for (ProcessId p = 0; p < job.config().processes; ++p) {
-      const pid_t pid = fork();
-      EXPECT_GE(pid, 0);
-      if (pid == 0) {
-        alarm(kLimitSeconds);
-        tcp::TcpConfig mine = job.take(p);
-        job.close_listeners();
-        run_member<Wire>(std::move(mine), 3, [] { raise(SIGKILL); }, prepare, body);
-        fflush(nullptr);
-        _exit(::testing::Test::HasFailure() ? 1 : 0);
-      }
-      members.push_back(pid);
-    }
+  static std::vector<pid_t> start(Members& job, const Prepare& prepare, const Body& body) {
+    std::vector<pid_t> members = fork_members(job.processes(), [&](ProcessId p) {
+      tcp::TcpConfig mine = job.take(p);
+      job.close_listeners();
+      run_member<Wire>(std::move(mine), 3, [] { raise(SIGKILL); }, prepare, body, job.memory(p));
+    });
     job.close_listeners();
     return members;
   }
@@ -103,24 +101,25 @@ struct ServedForks {
     GTEST_SKIP() << "ThreadSanitizer watches one process";
 #else
     if (const char* why = Wire::missing()) GTEST_SKIP() << why;
-    TcpJob made(job);
+    Members made(job);
     check_ends(start(made, prepare, body));
 #endif
   }
 };
 
-template <class Wire>
+template <class Wire, class Members = TcpJob>
 struct ServedThreads {
   static constexpr bool kReal = true;
-  static std::string name() { return std::string(Wire::kName) + "Threads"; }
+  static std::string name() { return std::string(Members::kPrefix) + Wire::kName + "Threads"; }
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
     if (const char* why = Wire::missing()) GTEST_SKIP() << why;
-    TcpJob made(job);
+    Members made(job);
     std::vector<std::thread> members;
     for (ProcessId p = 0; p < job.processes; ++p) {
       tcp::TcpConfig mine = made.take(p);
       mine.progress_thread = p % 2 == 0;  // both ways at once
-      members.emplace_back([&prepare, &body, mine] { run_member<Wire>(mine, 2, [] { throw Died{}; }, prepare, body); });
+      members.emplace_back(
+          [&, mine, p] { run_member<Wire>(mine, 2, [] { throw Died{}; }, prepare, body, made.memory(p)); });
     }
     for (std::thread& member : members) member.join();
   }
@@ -132,6 +131,7 @@ struct TcpWire {
   using Threads = ServedThreads<TcpWire>;
   static const char* missing() { return nullptr; }
   static void before_death(tcp::TcpTransport&) {}
+  static void use(const char*) {}  // this interface in this process
   static std::unique_ptr<tcp::TcpTransport> make(tcp::TcpConfig config) {
     return std::make_unique<tcp::TcpTransport>(std::move(config));
   }

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <thread>
 
 #include "harness.hpp"
@@ -39,6 +41,61 @@ TEST(Shm, ImpossibleNumbersOfProcessesAreAStatus) {
   shm::ShmConfig most;
   most.processes = kMaxProcesses;
   EXPECT_TRUE(shm::ShmWorld::create(most, &world).ok());
+}
+
+// The short way of words (words.cpp) refuses and counts what the long one does: bounds, rights, unregistered regions, bases and
+// offsets that are not aligned, processes that are not there, those that are gone.
+TEST(Shm, WordsAreCheckedAsAnyBytesAre) {
+  std::unique_ptr<shm::ShmWorld> world;
+  shm::ShmConfig config;
+  config.processes = 2;
+  ASSERT_TRUE(shm::ShmWorld::create(config, &world).ok());
+  auto* memory = static_cast<std::byte*>(world->map_shared(4096));
+  shm::ShmTransport a(*world, 0, {.progress_thread = false});
+  auto b = std::make_unique<shm::ShmTransport>(*world, 1, shm::ShmOptions{.progress_thread = false});
+  ASSERT_EQ(b->register_memory(memory, 60, kAllRights), 0u);
+  ASSERT_EQ(b->register_memory(memory + 64, 64, kReadable), 1u);
+  ASSERT_EQ(b->register_memory(memory + 128, 64, kWritable), 2u);
+  ASSERT_EQ(b->register_memory(memory + 196, 64, kAllRights), 3u);  // not aligned
+  ASSERT_EQ(b->register_memory(memory + 512, 64, kAllRights), 4u);
+  b->unregister_memory(4);
+  std::byte local[24] = {};
+  const auto reads = [&](ProcessId from, RegionId region, std::uint64_t offset, std::byte* to) {
+    return read(a, {from, region, offset}, to, 8).outcome;
+  };
+  const auto writes = [&](ProcessId to, RegionId region, std::uint64_t offset, std::byte* from) {
+    return write(a, {to, region, offset}, from, 8).outcome;
+  };
+  const std::uint64_t word = 0x0102030405060708;
+  for (int round = 0; round < 2; ++round) {  // a thread's first request takes the long way
+    std::memcpy(memory + 8, &word, 8);
+    EXPECT_EQ(reads(1, 0, 8, local + 3), Outcome::kOk);
+    EXPECT_EQ(std::memcmp(local + 3, &word, 8), 0);
+    EXPECT_EQ(writes(1, 0, 16, local + 3), Outcome::kOk);
+    EXPECT_EQ(std::memcmp(memory + 16, &word, 8), 0);
+    EXPECT_EQ(reads(1, 0, 48, local), Outcome::kOk);
+    EXPECT_EQ(reads(1, 0, 51, local), Outcome::kOk);
+    for (const std::uint64_t offset : {std::uint64_t{56}, std::uint64_t{64}, ~std::uint64_t{7}})
+      EXPECT_EQ(reads(1, 0, offset, local), Outcome::kBadAddress);
+    EXPECT_EQ(reads(1, 1, 0, local), Outcome::kOk);
+    EXPECT_EQ(writes(1, 1, 0, local), Outcome::kNoRights);
+    EXPECT_EQ(reads(1, 2, 0, local), Outcome::kNoRights);
+    EXPECT_EQ(writes(1, 2, 0, local), Outcome::kOk);
+    EXPECT_EQ(reads(1, 3, 0, local), Outcome::kOk);
+    EXPECT_EQ(reads(1, 3, 4, local), Outcome::kOk);
+    for (const RegionId region : {RegionId{4}, RegionId{5}, RegionId{64}, RegionId{128}, kNoRegion})
+      EXPECT_EQ(reads(1, region, 0, local), Outcome::kBadAddress);
+    for (const ProcessId process : {-1, 2, 63, 64, 1 << 20})
+      EXPECT_EQ(writes(process, 0, 0, local), Outcome::kBadAddress);
+  }
+  const Counters counters = a.counters();
+  EXPECT_EQ(counters.messages_sent, 16u);
+  EXPECT_EQ(counters.bytes_received, 12u * 8);
+  EXPECT_EQ(counters.bytes_sent, 4u * 8);
+  EXPECT_EQ(reads(0, 0, 0, local), Outcome::kBadAddress);  // its own, where nothing is registered
+  b.reset();
+  EXPECT_EQ(reads(1, 0, 8, local), Outcome::kPeerFailed);
+  EXPECT_EQ(writes(1, 0, 8, local), Outcome::kPeerFailed);
 }
 
 TEST(Shm, LeavingInOrderIsNoFailure) { leave_in_order<ShmForks>(); }

@@ -174,6 +174,7 @@ class Recorder final : public FrameSink {
 bool feed(Receiver& receiver, FrameSink& sink, const Bytes& stream, std::mt19937& random, std::size_t step_max) {
   for (std::size_t at = 0; at < stream.size();) {
     std::size_t room = 0;
+    if (random() % 4 == 0) receiver.room(&room);  // and nothing was there
     const std::span<iovec> places = receiver.room(&room);
     std::size_t step = std::min({1 + random() % step_max, stream.size() - at, room});
     std::size_t left = step;

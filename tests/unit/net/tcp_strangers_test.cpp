@@ -195,7 +195,18 @@ TEST_F(TcpBroken, FramesThatMakeNoSenseFailTheirSender) {
   late.offset = 8;
   FrameHeader strange = header(FrameKind::kMessage);
   strange.handler = 201;
+  const auto as_message = static_cast<std::uint8_t>(served::Shape::kMessage);
+  FrameHeader nobodys = header(FrameKind::kWrite, 1000, as_message);
+  nobodys.handler = 201;
+  const FrameHeader large = header(FrameKind::kWrite, 20 << 20, as_message);  // has all the room there is
+  FrameHeader waits = large, unasked = header(FrameKind::kData);
+  waits.slot = unasked.slot = 2;
   const Case cases[] = {
+      {"a long message for a handler that nobody set", {{nobodys, 1000}}},
+      {"a long message that is read", {{header(FrameKind::kRead, 2000, as_message), 0}}},
+      {"a message longer than any", {{header(FrameKind::kWrite, std::size_t{1} << 31, as_message), 0}}},
+      {"two messages in one slot", {{large, 0}, {large, 0}}},
+      {"a message without leave", {{large, 0}, {waits, 0}, {unasked, 8}}},
       {"an unknown kind", {{header(FrameKind{77}), 0}}},
       {"a payload too long", {{header(FrameKind::kMessage), 993}}},
       {"a handler that nobody set", {{strange, 8}}},
@@ -263,7 +274,7 @@ TEST_F(TcpBroken, RefusedRequestsLeaveThePeerInTheJob) {
   raw_frame(peer_, write);
   FrameHeader data = header(FrameKind::kData);
   expect_answer(data, 2000, Outcome::kBadAddress);
-  write.total = 1 << 19;  // is not told to go on
+  write.total = served::kSegmentBytesMax + 1;  // is not told to go on
   expect_answer(write, 0, Outcome::kBadAddress);
   FrameHeader atomic = header(FrameKind::kAtomic);
   atomic.handler = 8;

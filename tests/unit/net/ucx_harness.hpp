@@ -55,10 +55,15 @@ struct UcxWireOf {
       return true;
     });
   }
+  static std::string& device() {
+    static std::string name = "lo";
+    return name;
+  }
+  static void use(const char* interface) { device() = interface; }
   static std::unique_ptr<ucx::UcxTransport> make(tcp::TcpConfig config) {
     ucx::UcxConfig mine;
     static_cast<tcp::TcpConfig&>(mine) = std::move(config);
-    mine.devices = "lo";
+    mine.devices = device();
     mine.transports = transports(kWay);
     std::unique_ptr<ucx::UcxTransport> transport;
     const base::Status status = ucx::UcxTransport::create(std::move(mine), &transport);

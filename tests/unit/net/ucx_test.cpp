@@ -76,26 +76,34 @@ TEST(UcxInbox, BatchesAreServedInOrderHoweverTheyArrive) {
     std::shuffle(numbers.begin(), numbers.end(), random);
     Inbox inbox(kLimits);
     Sink sink;
-    for (const std::uint64_t number : numbers) ASSERT_TRUE(inbox.take(number, message(number), sink)) << sink.refusal;
+    for (const std::uint64_t number : numbers) ASSERT_TRUE(inbox.take(number, {message(number)}, sink)) << sink.refusal;
     ASSERT_EQ(sink.heard.size(), numbers.size());
     for (std::size_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(sink.heard[i], i);
     ASSERT_EQ(inbox.taken(), numbers.size());
   }
 }
 
+TEST(UcxInbox, ABatchThatWasCutBetweenFramesIsServedWhole) {
+  Inbox inbox(kLimits);
+  Sink sink;
+  ASSERT_TRUE(inbox.take(1, {message(1), message(2)}, sink)) << sink.refusal;  // early: kept with its cut
+  ASSERT_TRUE(inbox.take(0, {{}, message(0)}, sink)) << sink.refusal;
+  EXPECT_EQ(sink.heard, (std::vector<std::uint64_t>{0, 1, 2}));
+}
+
 TEST(UcxInbox, BatchesTwiceOrTooEarlyAreRefused) {
   Sink sink;
   Inbox again(kLimits);
-  ASSERT_TRUE(again.take(0, message(0), sink));
-  EXPECT_FALSE(again.take(0, message(0), sink));
-  ASSERT_TRUE(again.take(5, message(5), sink));
-  EXPECT_FALSE(again.take(5, message(5), sink));
+  ASSERT_TRUE(again.take(0, {message(0)}, sink));
+  EXPECT_FALSE(again.take(0, {message(0)}, sink));
+  ASSERT_TRUE(again.take(5, {message(5)}, sink));
+  EXPECT_FALSE(again.take(5, {message(5)}, sink));
   Inbox many(kLimits);
-  for (std::uint64_t i = 1; i <= Inbox::kEarlyMax; ++i) ASSERT_TRUE(many.take(i, message(i), sink));
-  EXPECT_FALSE(many.take(Inbox::kEarlyMax + 1, message(0), sink));
+  for (std::uint64_t i = 1; i <= Inbox::kEarlyMax; ++i) ASSERT_TRUE(many.take(i, {message(i)}, sink));
+  EXPECT_FALSE(many.take(Inbox::kEarlyMax + 1, {message(0)}, sink));
   Inbox large(kLimits);
-  EXPECT_FALSE(large.take(1, RawBytes(Inbox::kEarlyBytesMax + 1), sink));
-  EXPECT_TRUE(large.take(0, message(0), sink));
+  EXPECT_FALSE(large.take(1, {RawBytes(Inbox::kEarlyBytesMax + 1)}, sink));
+  EXPECT_TRUE(large.take(0, {message(0)}, sink));
 }
 
 // Frames and data of all lengths in one batch, which begins at any address.
@@ -111,11 +119,29 @@ TEST(UcxInbox, FramesAndDataOfOneBatchAreTakenFromAnyAddress) {
         batch.insert(batch.end(), part.begin(), part.end());
       Inbox inbox(kLimits);
       Sink sink;
-      ASSERT_TRUE(inbox.take(0, std::span<const std::byte>(batch).subspan(shift), sink)) << sink.refusal;
+      ASSERT_TRUE(inbox.take(0, {std::span<const std::byte>(batch).subspan(shift)}, sink)) << sink.refusal;
       ASSERT_EQ(sink.heard, (std::vector<std::uint64_t>{1, 2}));
       ASSERT_EQ(sink.boxes, 1);
       ASSERT_EQ(sink.box, body);
     }
+  }
+}
+
+TEST(UcxInbox, TheLastDataOfABatchMayComeApartWithoutItsPadding) {
+  FrameHeader data;
+  data.kind = FrameKind::kData;
+  for (const std::size_t length : {1, 7, 8, 1001}) {
+    const RawBytes body(length, std::byte{5});
+    RawBytes head = message(1);
+    const RawBytes begin = frame(data, body);
+    head.insert(head.end(), begin.begin(), begin.begin() + served::kHeaderBytes);
+    Inbox inbox(kLimits);
+    Sink sink;
+    ASSERT_TRUE(inbox.take(1, {head, body}, sink)) << sink.refusal;  // early: kept with its cut
+    ASSERT_TRUE(inbox.take(0, {head, body}, sink)) << sink.refusal;
+    EXPECT_EQ(sink.boxes, 2);
+    EXPECT_EQ(sink.box, body);
+    EXPECT_FALSE(inbox.take(2, {head, std::span(body).first(length - 1)}, sink));
   }
 }
 
@@ -126,7 +152,7 @@ TEST(UcxInbox, CutBatchesAndStrangeHeadersAreRefused) {
     for (std::size_t cut = 1; cut < whole.size(); ++cut) {
       Inbox inbox(kLimits);
       Sink sink;
-      EXPECT_FALSE(inbox.take(0, std::span(whole).first(cut), sink));
+      EXPECT_FALSE(inbox.take(0, {std::span(whole).first(cut)}, sink));
       EXPECT_NE(sink.refusal, nullptr);
       EXPECT_TRUE(sink.heard.empty());
     }

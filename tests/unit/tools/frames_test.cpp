@@ -47,6 +47,7 @@ HostJob some_job() {
   job.first = 1;
   job.count = 2;
   job.label = true;
+  job.stats = true;
   job.folder = "/a folder";
   job.hosts = {"a", "b", "b"};
   job.knobs = {{"AYATORI_LOG", "debug"}};
@@ -111,6 +112,7 @@ TEST(HostFrames, AJobComesOutAsItWentIn) {
   EXPECT_EQ(again->first, job.first);
   EXPECT_EQ(again->count, job.count);
   EXPECT_EQ(again->label, job.label);
+  EXPECT_EQ(again->stats, job.stats);
   EXPECT_EQ(again->folder, job.folder);
   EXPECT_EQ(again->hosts, job.hosts);
   EXPECT_EQ(again->knobs, job.knobs);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ucx transport costs over what UCX's own ucx_perftest reaches (ucp_am_lat, ucp_am_bw), both by UCX's TCP over
+// loopback, in turns. Bars: 1.2 (wire_pair.hpp). Status 1: one is missed, 3: something is not there.
+// Usage: ucx_micro [ROUNDS [WHICH]], WHICH: a part of the names of the lines that are wanted
+#include <signal.h>
+#include <spawn.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "net/ucx/transport.hpp"
+#include "wire_pair.hpp"
+
+namespace {
+
+using namespace wire;
+
+constexpr const char* kPerftest = "UCX_TLS=tcp UCX_NET_DEVICES=lo UCX_WARN_UNUSED_ENV_VARS=n exec ucx_perftest";
+constexpr int kTries = 100;
+constexpr double kOneWay = 2;  // ucp_am_lat halves the round trip
+
+bool has_perftest() { return std::system("command -v ucx_perftest >/dev/null") == 0; }
+
+int free_port() {
+  net::tcp::Socket listener;
+  net::tcp::SocketAddress address;
+  if (!net::tcp::listen_on(net::tcp::kLoopback, 0, &listener, &address).ok()) return 0;
+  const std::string text = address_text(address);
+  return std::atoi(text.c_str() + text.rfind(':') + 1);
+}
+
+// Microseconds a message, by ucx_perftest's "overall"; 0: it failed.
+double perftest_us(const char* test, std::size_t bytes, int count) {
+  const std::string with_port = std::string(kPerftest) + " -p " + std::to_string(free_port());
+  const std::string serve = with_port + " -c 1 >/dev/null 2>&1";
+  const char* const shell[] = {"sh", "-c", serve.c_str(), nullptr};
+  pid_t server = 0;
+  if (posix_spawn(&server, "/bin/sh", nullptr, nullptr, const_cast<char**>(shell), environ) != 0) return 0;
+  const std::string client = with_port + " 127.0.0.1 -c 0 -f -v -t " + test + " -s " + std::to_string(bytes) + " -n " +
+                             std::to_string(count) + " -w " + std::to_string(std::max(2, count / 10)) + " 2>/dev/null";
+  double us = 0;
+  for (int i = 0; i < kTries && us == 0; ++i) {  // until the server listens
+    std::FILE* const output = popen(client.c_str(), "r");
+    if (output == nullptr) break;
+    char line[256];
+    int iterations;
+    while (std::fgets(line, sizeof line, output) != nullptr)
+      if (std::sscanf(line, "%d,%*f,%*f,%lf", &iterations, &us) != 2) us = 0;
+    pclose(output);
+    if (us == 0) usleep(5'000);
+  }
+  if (us == 0) kill(server, SIGKILL);
+  waitpid(server, nullptr, 0);
+  return us;
+}
+
+int member(net::tcp::TcpConfig tcp, int rounds, const char* which) {
+  net::ucx::UcxConfig config;
+  static_cast<net::tcp::TcpConfig&>(config) = std::move(tcp);
+  config.transports = "tcp";
+  std::unique_ptr<net::ucx::UcxTransport> made;
+  if (const base::Status status = net::ucx::UcxTransport::create(std::move(config), &made); !status.ok()) {
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    return 3;
+  }
+  net::ucx::UcxTransport& net = *made;
+  Partner partner(net);
+  net.start();
+  Bars bars("ucx_perftest", "ucx");
+  bool failed = false;
+  const auto compare = [&](const char* what, const char* test, std::size_t bytes, auto&& ours) {
+    const std::string name = what + (" " + size_name(bytes));
+    if (name.find(which) == std::string::npos) return;
+    const bool stream = std::string(test) == "ucp_am_bw";
+    const int count = batch_of(bytes, stream);
+    std::vector<double> theirs_ns, our_ns;
+    for (int round = 0; round < rounds; ++round) {
+      if (partner.first()) {
+        const double us = perftest_us(test, bytes, count);
+        failed |= us == 0;
+        theirs_ns.push_back(us * 1e3 * (stream ? 1 : kOneWay));
+      }
+      our_ns.push_back(timed(net, count, ours));
+    }
+    if (partner.first() && !failed) bars.line(name, theirs_ns, our_ns);
+  };
+  for (const std::size_t bytes : kSizes) {
+    if (partner.fits(bytes)) compare("RPC there and back", "ucp_am_lat", bytes, [&](int n) { partner.rpcs(bytes, n); });
+    compare("message there and back", "ucp_am_lat", bytes, [&](int n) { partner.messages(bytes, n); });
+  }
+  for (const std::size_t bytes : kSizes)
+    compare("messages one way", "ucp_am_bw", bytes, [&](int n) { partner.message_stream(bytes, n); });
+  for (const std::size_t bytes : {kSizes[2], kSizes[3]})
+    compare("8 writes under way", "ucp_am_bw", bytes, [&](int n) { partner.writes(bytes, n, kWindow); });
+  if (failed) std::fprintf(stderr, "ucx_perftest failed\n");
+  return failed ? 3 : bars.missed() != 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
+  if (!has_perftest()) {
+    std::fprintf(stderr, "ucx_perftest is not installed: install ucx-utils (Debian's name)\n");
+    return 3;
+  }
+  return run_pair(
+      [&](net::tcp::TcpConfig config) { return member(std::move(config), rounds, argc > 2 ? argv[2] : ""); });
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the figures of the wires have in common: two processes over loopback, what a user's program does with a transport,
+// and bars on ratios. What is compared takes turns; a ratio is taken within a round, a bar looks at their median.
+#pragma once
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "net/net.hpp"
+#include "net/tcp/config.hpp"
+
+namespace wire {
+
+using namespace ayatori;
+
+constexpr std::size_t kBytesMax = std::size_t{4} << 20;
+constexpr int kWindow = 8;  // transfers under way
+constexpr double kLimit = 1.2;
+constexpr std::size_t kSizes[] = {8, 4 << 10, 64 << 10, kBytesMax};
+
+inline std::string size_name(std::size_t bytes) {
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  return bytes < (1 << 20) ? std::to_string(bytes >> 10) + " KiB" : std::to_string(bytes >> 20) + " MiB";
+}
+// Transfers in one batch: some 20 ms of them.
+inline int batch_of(std::size_t bytes, bool stream) {
+  const std::size_t most = stream ? 2000 : 600;
+  return static_cast<int>(
+      std::clamp<std::size_t>((static_cast<std::size_t>(stream ? 64 : 32) << 20) / bytes, 2 * kWindow, most));
+}
+
+// --- bars ---
+
+class Bars {
+ public:
+  explicit Bars(const char* theirs, const char* ours) : theirs_(theirs), ours_(ours) {}
+
+  // One line, of nanoseconds a transfer in each round.
+  void line(const std::string& name, const std::vector<double>& theirs, const std::vector<double>& ours) {
+    if (std::exchange(lines_, lines_ + 1) == 0)
+      std::printf("%-34s %12s %12s  %-20s limit\n", "", theirs_, ours_, "ratio [low, high]");
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / theirs[i]);
+    std::sort(ratios.begin(), ratios.end());
+    const double ratio = ratios[ratios.size() / 2];
+    const bool kept = ratio <= kLimit;
+    missed_ += !kept;
+    std::printf("%-34s %9.2f us %9.2f us  %5.2f [%.2f, %.2f]   %.1f %s\n", name.c_str(), median(theirs) / 1e3,
+                median(ours) / 1e3, ratio, ratios.front(), ratios.back(), kLimit, kept ? "kept" : "missed");
+    std::fflush(stdout);
+  }
+  int missed() const { return missed_; }
+
+ private:
+  static double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  }
+  const char* theirs_;
+  const char* ours_;
+  int lines_ = 0;
+  int missed_ = 0;
+};
+
+// Nanoseconds a transfer of work(count), which each of the two does, between barriers.
+template <class Work>
+double timed(net::Transport& net, int count, Work&& work) {
+  net::barrier(net);
+  const std::int64_t start_ns = base::real_now_ns();
+  work(count);
+  const double ns = static_cast<double>(base::real_now_ns() - start_ns) / count;
+  net::barrier(net);
+  return ns;
+}
+
+// --- what is done with a transport; process 0 does, 1 serves ---
+
+// `count` requests, kWindow at a time.
+template <class Issue>
+void stream(net::Transport& net, int count, Issue&& issue) {
+  net::Event events[kWindow];
+  for (int i = 0; i < count; ++i) {
+    net::Event& event = events[i % kWindow];
+    if (i >= kWindow) event.wait(net);
+    net::until_taken(net, [&] { return issue(event.callback()); });
+  }
+  for (int i = 0; i < std::min(count, kWindow); ++i) events[i].wait(net);
+}
+
+class Partner {
+ public:
+  static constexpr net::HandlerId kEcho = net::kUserHandlers, kCount = net::kUserHandlers + 1;
+
+  // Before start().
+  explicit Partner(net::Transport& net) : net_(net), memory_(kBytesMax), local_(kBytesMax) {
+    net.register_memory(memory_.data(), memory_.size(), net::kAllRights);
+    net.set_handler(
+        kEcho,
+        [](void* self, const net::Message& message) {
+          static_cast<Partner*>(self)->net_.reply(message.token, message.payload, message.size_bytes);
+        },
+        this);
+    net.set_handler(
+        kCount,
+        [](void* self, const net::Message&) {
+          // release: pairs with await()
+          static_cast<Partner*>(self)->arrived_.fetch_add(1, std::memory_order_release);
+        },
+        this);
+  }
+
+  bool first() const { return net_.self() == 0; }
+  std::byte* local() { return local_.data(); }
+  bool fits(std::size_t bytes) const { return bytes <= net_.limits().payload_bytes_max; }
+
+  void rpcs(std::size_t bytes, int count) {
+    if (!first()) return;  // waits in the barrier, which serves
+    for (int i = 0; i < count; ++i) net::rpc(net_, 1, kEcho, local(), bytes, local(), bytes);
+  }
+  // There and back, by messages of any length.
+  void messages(std::size_t bytes, int count) {
+    for (int i = 0; i < count; ++i) {
+      if (first()) send(bytes);
+      await(1);
+      if (!first()) send(bytes);
+    }
+  }
+  // One way; the last is answered.
+  void message_stream(std::size_t bytes, int count) {
+    if (first()) {
+      stream(net_, count,
+             [&](net::Callback done) { return net_.try_message_async({1, kCount, local(), bytes, done}); });
+      return await(1);
+    }
+    await(count);
+    send(8);
+  }
+  void reads(std::size_t bytes, int count, int window) {
+    if (!first()) return;
+    if (window == 1)
+      for (int i = 0; i < count; ++i) net::read(net_, {1, 0, 0}, local(), bytes);
+    else
+      stream(net_, count,
+             [&](net::Callback done) { return net_.try_read_async({1, {1, 0, 0}, local(), bytes, done}); });
+  }
+  void writes(std::size_t bytes, int count, int window) {
+    if (!first()) return;
+    if (window == 1)
+      for (int i = 0; i < count; ++i) net::write(net_, {1, 0, 0}, local(), bytes);
+    else
+      stream(net_, count,
+             [&](net::Callback done) { return net_.try_write_async({1, {1, 0, 0}, local(), bytes, done}); });
+  }
+
+ private:
+  void send(std::size_t bytes) {
+    net::Event sent;
+    net::until_taken(
+        net_, [&] { return net_.try_message_async({1 - net_.self(), kCount, local(), bytes, sent.callback()}); });
+    sent.wait(net_);
+  }
+  void await(std::uint64_t messages) {
+    awaited_ += messages;
+    // acquire: pairs with the handler
+    net::wait_until(net_, [&] { return arrived_.load(std::memory_order_acquire) >= awaited_; });
+  }
+
+  net::Transport& net_;
+  std::vector<std::byte> memory_, local_;
+  std::atomic<std::uint64_t> arrived_{0};
+  std::uint64_t awaited_ = 0;
+};
+
+// A process and all that it starts on a CPU of its own: where the kernel puts two that spin is a matter of chance.
+inline void stay_on_cpu(int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  sched_setaffinity(0, sizeof one, &one);  // on a machine with one CPU it fails, and costs nothing
+}
+
+// Forks process 1; each side runs `member(config)`. The exit status of process 0.
+template <class Member>
+int run_pair(Member&& member) {
+  net::tcp::TcpConfig config;
+  config.processes = 2;
+  config.addresses.resize(2);
+  net::tcp::Socket listeners[2];
+  for (int p = 0; p < 2; ++p) {
+    const base::Status status = net::tcp::listen_on(net::tcp::kLoopback, 0, &listeners[p], &config.addresses[p]);
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s\n", status.message().c_str());
+      return 3;
+    }
+  }
+  std::fflush(stdout);
+  const pid_t child = fork();
+  config.self = child == 0 ? 1 : 0;
+  stay_on_cpu(config.self);
+  config.listener = listeners[config.self].release();
+  listeners[1 - config.self].close();
+  const int status = member(std::move(config));
+  if (child == 0) _exit(status);
+  waitpid(child, nullptr, 0);
+  return status;
+}
+
+}  // namespace wire
