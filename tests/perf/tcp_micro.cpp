@@ -112,8 +112,10 @@ int main(int argc, char** argv) {
   if (net::tcp::begin_connect(address, &near) != 0) return 3;
   pollfd polled{listener.fd(), POLLIN, 0};
   poll(&polled, 1, 10'000);
-  net::tcp::Socket far(accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK));
-  net::tcp::set_connection_options(far.fd());
+  net::tcp::SocketAddress from;
+  from.bytes = sizeof from.storage;
+  net::tcp::Socket far(accept4(listener.fd(), from.get(), &from.bytes, SOCK_NONBLOCK));
+  net::tcp::set_connection_options(far.fd(), from);
   return run_pair([&](net::tcp::TcpConfig config) {
     const Bare bare(config.self == 1 ? std::move(far) : std::move(near));
     return member(std::move(config), bare, rounds, argc > 2 ? argv[2] : "");

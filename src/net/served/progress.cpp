@@ -135,30 +135,44 @@ std::size_t ServedTransport::end_flushes() {
 // --- progress and waiting ---
 
 std::size_t ServedTransport::progress() {
+  std::size_t did = 0;
+  std::int64_t now_ns = 0;
+  make_progress(&did, &now_ns);
+  return did;
+}
+
+// When it began; false: another thread polls just now.
+bool ServedTransport::make_progress(std::size_t* did, std::int64_t* now_ns) {
   ThreadState& thread = thread_state();
   // acquire: pairs with start()
-  if (runs_here(thread) || !started_.load(std::memory_order_acquire)) return 0;
+  if (runs_here(thread) || !started_.load(std::memory_order_acquire)) return false;
   Work work;
   std::size_t& ran = work.ran;
-  if (poll_lock_.try_lock()) {
+  const bool polls = poll_lock_.try_lock();
+  if (polls) {
     thread.polls = this;
-    const std::int64_t now_ns = base::real_now_ns();
-    work += poll(now_ns);
+    *now_ns = base::real_now_ns();
+    work += poll(*now_ns);
     if (near_ != nullptr) ran += serve_neighbours();  // after the look at the doorbell
     ran += drain_self();
     ran += end_late_writes();
-    look_at_peers(now_ns);
+    look_at_peers(*now_ns);
     ran += retire_accused();
     ran += end_flushes();
     pump_dirty();
     thread.polls = nullptr;
     poll_lock_.unlock();
     polled();
+    // Otherwise the kernel would wake it for each message that the caller takes, and let it sleep on.
+    if (work.ran + work.served != 0 && watches_alone_.load(std::memory_order_relaxed) &&
+        watches_alone_.exchange(false, std::memory_order_relaxed))  // hints
+      janitor_.ring();
   }
   if (services_.pending()) ran += services_.progress();
   if (ran != 0 && waiters_.any()) waiters_.ring();
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // a hint (D6)
-  return work.ran + work.served;
+  *did = work.ran + work.served;
+  return polls;
 }
 
 bool ServedTransport::flush_is_due() const {
@@ -201,16 +215,19 @@ bool ServedTransport::wait(bool (*until)(void* data), void* data, std::int64_t t
   std::int64_t nap_ns = kNapNsMin;
   int misses = 0;
   while (true) {
-    const bool ran = progress() != 0;
+    std::size_t did = 0;
+    std::int64_t now_ns = 0;
+    const bool polled = make_progress(&did, &now_ns);
     if (until(data)) return true;
-    const std::int64_t now_ns = base::real_now_ns();
-    if (ran) {
+    if (did != 0 || !polled) now_ns = base::real_now_ns();
+    if (did != 0) {
       spin_until_ns = now_ns + kSpinNs;
       nap_ns = kNapNsMin;
       misses = 0;
     }
     if (timeout_ns != kNoTimeout && now_ns - start_ns >= timeout_ns) return until(data);
     if (now_ns < spin_until_ns) {
+      for (int i = 0; i < kPausesPerMiss; ++i) base::cpu_pause();
       if (++misses % kMissesPerYield == 0) sched_yield();
       continue;
     }
@@ -228,41 +245,46 @@ bool ServedTransport::wait(bool (*until)(void* data), void* data, std::int64_t t
 void ServedTransport::progress_thread_main() {
   pthread_setname_np(pthread_self(), "ayatori-net");
   const std::int64_t slice_ns = std::min(kSleepSliceNs, served_.heartbeat_interval_ns / 4);
+  const auto stopped = [](void* self) {
+    auto& net = *static_cast<ServedTransport*>(self);
+    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits();  // pairs with the destructor
+  };
+  const auto stopped_or_disarmed = [](void* self) {
+    auto& net = *static_cast<ServedTransport*>(self);
+    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() || net.disarmed();
+  };
+  const auto unwatched = [](void* self) {
+    auto& net = *static_cast<ServedTransport*>(self);
+    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() ||
+           net.watchers_.load(std::memory_order_seq_cst) == 0;  // pairs with sleep()
+  };
   std::int64_t nap_ns = kNapNsMin;
   std::uint32_t polls = 0;
   while (!stop_.load(std::memory_order_acquire)) {  // pairs with the destructor
-    const bool ran = progress() != 0;
-    const std::uint32_t polls_now = polls_.load(std::memory_order_relaxed);
-    const bool alone = polls_now == polls + 1;  // no poll but our own since the last turn (D6)
-    polls = polls_now;
-    if (ran) {
-      nap_ns = kNapNsMin;
-      continue;
-    }
-    const bool others_watch = watchers_.load(std::memory_order_seq_cst) != 0;
-    const auto stopped = [](void* self) {
-      auto& net = *static_cast<ServedTransport*>(self);
-      return net.stop_.load(std::memory_order_seq_cst) || net.work_waits();  // pairs with the destructor
-    };
-    const auto stopped_or_disarmed = [](void* self) {
-      auto& net = *static_cast<ServedTransport*>(self);
-      return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() || net.disarmed();
-    };
-    const auto unwatched = [](void* self) {
-      auto& net = *static_cast<ServedTransport*>(self);
-      return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() ||
-             net.watchers_.load(std::memory_order_seq_cst) == 0;  // pairs with sleep()
-    };
-    if (others_watch) {
-      janitor_.sleep(-1, slice_ns, unwatched, this);
-      nap_ns = kNapNsMin;
-    } else if (!alone || services_.pending()) {
+    // Somebody polled since the last look, or is about to where he lost the CPU: a look of ours would only take it, and the
+    // poll lock, from him (D6).
+    const std::uint32_t before = std::exchange(polls, polls_.load(std::memory_order_relaxed));
+    const bool others_poll = polls != before;
+    std::size_t did = 0;
+    std::int64_t now_ns = 0;
+    if ((others_poll && !work_waits()) || !make_progress(&did, &now_ns)) {
       janitor_.sleep(-1, nap_ns, stopped, this);
       nap_ns = std::min(nap_ns * 2, kNapNsMax);
+      continue;
+    }
+    nap_ns = kNapNsMin;
+    const bool alone = polls_.load(std::memory_order_relaxed) == polls + 1;
+    ++polls;
+    if (did != 0 || !alone) continue;
+    if (watchers_.load(std::memory_order_seq_cst) != 0) {
+      janitor_.sleep(-1, slice_ns, unwatched, this);
+    } else if (services_.pending()) {  // waits for room, of which nobody tells
+      janitor_.sleep(-1, kNapNsMin, stopped, this);
     } else {
       const std::int64_t limit_ns = std::min(slice_ns, arm_all());
+      watches_alone_.store(true, std::memory_order_relaxed);
       if (limit_ns > 0) janitor_.sleep(epoll_.fd(), limit_ns, stopped_or_disarmed, this);
-      nap_ns = kNapNsMin;
+      watches_alone_.store(false, std::memory_order_relaxed);
     }
   }
 }

@@ -143,7 +143,7 @@ class Mesh {
         return;
       }
       if (guests_.size() == kGuestsMax) drop_oldest_guest();  // M2
-      set_connection_options(socket.fd());
+      set_connection_options(socket.fd(), from);
       Line& guest = guests_.emplace_back();
       guest.socket = std::move(socket);
       guest.handshake.emplace(Handshake::Role::kAcceptor, terms_, config_.secret, config_.self, -1);

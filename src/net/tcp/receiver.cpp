@@ -10,6 +10,15 @@ using served::Frame;
 using served::FrameKind;
 using served::Parsed;
 
+namespace {
+
+// Frames that come between long data: what announces and what answers it.
+bool goes_with_data(FrameKind kind) noexcept {
+  return kind == FrameKind::kWrite || kind == FrameKind::kAck || kind == FrameKind::kGo || kind == FrameKind::kHeartbeat;
+}
+
+}  // namespace
+
 Receiver::Receiver(const FrameLimits& limits)
     : limits_(limits),
       staging_bytes_(frame_bytes_max(limits) + kReadAheadBytes + 8),
@@ -81,7 +90,7 @@ bool Receiver::take_frames(FrameSink& sink) {
     }
     if (frame.header.kind != FrameKind::kData) {
       if (!sink.on_frame(frame)) return false;
-      behind_long_data_ = behind_long_data_ && frame.header.kind == FrameKind::kWrite;
+      behind_long_data_ = behind_long_data_ && goes_with_data(frame.header.kind);
       begin_ += frame.bytes;
       continue;
     }

@@ -35,6 +35,17 @@ bool parse_address(const std::string& host, std::uint16_t port, SocketAddress* a
   return false;
 }
 
+bool is_within_machine(int fd, const SocketAddress& peer) noexcept {
+  SocketAddress own;
+  own.bytes = sizeof own.storage;
+  if (::getsockname(fd, own.get(), &own.bytes) != 0 || own.storage.ss_family != peer.storage.ss_family) return false;
+  if (peer.storage.ss_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in&>(own.storage).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(peer.storage).sin_addr.s_addr;
+  return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6&>(own.storage).sin6_addr,
+                            &reinterpret_cast<const sockaddr_in6&>(peer.storage).sin6_addr);
+}
+
 }  // namespace
 
 std::string address_text(const SocketAddress& address) {
@@ -74,18 +85,22 @@ base::Status listen_on(const std::string& host, std::uint16_t port, Socket* list
 int begin_connect(const SocketAddress& to, Socket* socket) {
   *socket = Socket(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!*socket) return errno;
-  set_connection_options(socket->fd());
-  if (::connect(socket->fd(), to.get(), to.bytes) == 0 || errno == EINPROGRESS) return 0;
+  if (::connect(socket->fd(), to.get(), to.bytes) == 0 || errno == EINPROGRESS) {
+    set_connection_options(socket->fd(), to);
+    return 0;
+  }
   const int error = errno;
   socket->close();
   return error;
 }
 
 // An option that the kernel does not know costs speed, nothing else.
-void set_connection_options(int fd) noexcept {
+void set_connection_options(int fd, const SocketAddress& peer) noexcept {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytesMax, sizeof kUnsentBytesMax);
+  // Within a machine nothing is congested, and BBR, where it is the default, paces by timers: 64 KiB may take 33 us, not 9.
+  if (is_within_machine(fd, peer)) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
 
 }  // namespace ayatori::net::tcp

@@ -31,8 +31,8 @@ base::Status listen_on(const std::string& host, std::uint16_t port, Socket* list
 
 // Begins to connect without blocking; 0, or errno of a failure (EINPROGRESS is none).
 int begin_connect(const SocketAddress& to, Socket* socket);
-// What a connection of the transport is set to: no delay, and little unsent in the kernel, so that short frames need not wait
-// behind megabytes there (send_queue.hpp Q1).
-void set_connection_options(int fd) noexcept;
+// What a connection of the transport is set to, once it knows its own address: no delay, and little unsent in the kernel, so
+// that short frames need not wait behind megabytes there (send_queue.hpp Q1); no pacing within the machine.
+void set_connection_options(int fd, const SocketAddress& peer) noexcept;
 
 }  // namespace ayatori::net::tcp

@@ -115,6 +115,7 @@ void TcpTransport::heartbeat(Peer& whom, std::int64_t now_ns) {
   beat.kind = FrameKind::kHeartbeat;
   {
     std::lock_guard lock(to.mutex);
+    if (std::exchange(to.has_sent, false)) to.last_sent_ns = now_ns;
     if (now_ns - to.last_sent_ns < config_.heartbeat_interval_ns || !to.queue.idle()) return;
     to.queue.push_reply(beat);
   }
@@ -140,12 +141,14 @@ void TcpTransport::pump(Peer& whom) {
     msghdr message{};
     message.msg_iov = batch.data();
     message.msg_iovlen = batch.size();
-    const ssize_t sent = ::sendmsg(to.socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);  // E1, E2
+    constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+    const ssize_t sent = batch.size() == 1 ? ::send(to.socket.fd(), batch[0].iov_base, batch[0].iov_len, kFlags)
+                                           : ::sendmsg(to.socket.fd(), &message, kFlags);  // E1, E2
     const int error = errno;
     lock.lock();
     if (sent >= 0) {
       to.queue.advance(static_cast<std::size_t>(sent));
-      to.last_sent_ns = base::real_now_ns();
+      to.has_sent = true;
     } else if (error == EAGAIN) {
       full = true;
     } else if (error != EINTR) {
@@ -204,7 +207,7 @@ bool TcpTransport::look_again(std::int64_t now_ns, Work* work) {
   misses_ = some ? 0 : misses_ + 1;
   if (misses_ > kMissesMax) recent_ = nullptr;
   const bool alone = processes_ == 2 && !from.wants_out.load(std::memory_order_relaxed);  // a hint
-  return ++looks_ % kLooksPerPoll != 0 && (some || alone);
+  return ++looks_ % (alone ? kLooksPerPollAlone : kLooksPerPoll) != 0 && (some || alone);
 }
 
 Work TcpTransport::receive(TcpPeer& from, std::int64_t now_ns, bool* some) {

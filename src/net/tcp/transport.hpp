@@ -27,6 +27,7 @@ class TcpTransport final : public served::ServedTransport {
   static constexpr int kReceivesPerTurn = 8;  // of one peer, then the next one's turn
   static constexpr int kBatchesPerSend = 16;  // then whoever polls goes on
   static constexpr unsigned kLooksPerPoll = 8;
+  static constexpr unsigned kLooksPerPollAlone = 64;  // with the only peer there is
   static constexpr unsigned kMissesMax = 100;
 
   static TcpPeer& wire(served::Peer& peer) noexcept { return static_cast<TcpPeer&>(peer); }
