@@ -159,7 +159,8 @@ class ServedTransport : public ServicedTransport {
   static constexpr int kStripes = 16;
   static constexpr std::int64_t kSpinNs = 100'000;
   static constexpr int kMissesPerYield = 16;
-  static constexpr int kPausesPerMiss = 10;  // a look takes the socket's lock from who delivers: 0.7 us of 6.7 without pauses
+  static constexpr int kPausesPerMiss =
+      10;  // a look takes the socket's lock from who delivers: 0.7 us of 6.7 without pauses
   static constexpr std::int64_t kNapNsMin = 200'000;
   static constexpr std::int64_t kNapNsMax = 2'000'000;
   static constexpr std::uint64_t kGrantedBytesMax = 16 << 20;  // D8
@@ -288,7 +289,8 @@ class ServedTransport : public ServicedTransport {
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> polls_{0};     // a hint for the progress thread (D6)
   std::atomic<std::uint32_t> watchers_{0};  // in wait(), asleep on the wire (D6)
-  std::atomic<bool> watches_alone_{false};  // the progress thread is asleep on the wire; a hint to one who polls beside it
+  std::atomic<bool> watches_alone_{
+      false};  // the progress thread is asleep on the wire; a hint to one who polls beside it
   Sleepers waiters_;
   Sleepers janitor_;  // the progress thread
   std::array<CounterStripe, kStripes> stripes_;

@@ -14,7 +14,8 @@ namespace {
 
 // Frames that come between long data: what announces and what answers it.
 bool goes_with_data(FrameKind kind) noexcept {
-  return kind == FrameKind::kWrite || kind == FrameKind::kAck || kind == FrameKind::kGo || kind == FrameKind::kHeartbeat;
+  return kind == FrameKind::kWrite || kind == FrameKind::kAck || kind == FrameKind::kGo ||
+         kind == FrameKind::kHeartbeat;
 }
 
 }  // namespace
