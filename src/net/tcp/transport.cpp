@@ -212,6 +212,7 @@ bool TcpTransport::look_again(std::int64_t now_ns, Work* work) {
 
 Work TcpTransport::receive(TcpPeer& from, std::int64_t now_ns, bool* some) {
   PeerSink sink(*this, from);
+  bool arrived = false;
   for (int turn = 0; turn < kReceivesPerTurn; ++turn) {
     if (!from.socket || from.accused.load(std::memory_order_relaxed) != nullptr) break;  // retire_accused() orders
     std::size_t room = 0;
@@ -229,11 +230,14 @@ Work TcpTransport::receive(TcpPeer& from, std::int64_t now_ns, bool* some) {
       break;
     }
     from.last_heard_ns = now_ns;
-    if (some != nullptr) *some = true;
+    arrived = true;
     if (!from.receiver.received(static_cast<std::size_t>(got), sink)) break;
     if (static_cast<std::size_t>(got) < room) break;
   }
-  return sink.work();
+  if (some != nullptr) *some = arrived;
+  Work work = sink.work();
+  work.served += arrived;  // data, too, of which the sink hears when all of it is there
+  return work;
 }
 
 }  // namespace ayatori::net::tcp
