@@ -72,6 +72,7 @@ int member(net::tcp::TcpConfig config, const Bare& bare, int rounds, const char*
   net.start();
   std::vector<std::byte> memory(kBytesMax);
   Bars bars("bare socket", "tcp");
+  if (partner.first()) bars.header();
   const auto compare = [&](const char* what, std::size_t bytes, std::size_t there, std::size_t back, int window,
                            auto&& ours) {
     const std::string name = what + (" " + size_name(bytes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ucx transport costs over what UCX's own ucx_perftest reaches (ucp_am_lat, ucp_am_bw), both by UCX's TCP over
-// loopback, in turns. Bars: 1.2 (wire_pair.hpp). Status 1: one is missed, 3: something is not there.
+// loopback, in turns; each line by a connection of its own, as each run of ucx_perftest. Bars: 1.2 (wire_pair.hpp). Status 1: one is missed, 3: something is not there.
 // Usage: ucx_micro [ROUNDS [WHICH]], WHICH: a part of the names of the lines that are wanted
 #include <signal.h>
 #include <spawn.h>
@@ -16,6 +16,8 @@ namespace {
 using namespace wire;
 
 constexpr const char* kPerftest = "UCX_TLS=tcp UCX_NET_DEVICES=lo UCX_WARN_UNUSED_ENV_VARS=n exec ucx_perftest";
+constexpr const char* kTheirs = "ucx_perftest";
+constexpr const char* kOurs = "ucx";
 constexpr int kTries = 100;
 constexpr double kOneWay = 2;  // ucp_am_lat halves the round trip
 
@@ -54,7 +56,34 @@ double perftest_us(const char* test, std::size_t bytes, int count) {
   return us;
 }
 
-int member(net::tcp::TcpConfig tcp, int rounds, const char* which) {
+struct Line {
+  const char* what;
+  const char* test;
+  std::size_t bytes;
+  void (*ours)(Partner& partner, std::size_t bytes, int count);
+
+  bool streams() const { return std::string(test) == "ucp_am_bw"; }
+  std::string name() const { return what + (" " + size_name(bytes)); }
+};
+
+std::vector<Line> all_lines() {
+  const auto rpcs = [](Partner& partner, std::size_t bytes, int n) { partner.rpcs(bytes, n); };
+  const auto messages = [](Partner& partner, std::size_t bytes, int n) { partner.messages(bytes, n); };
+  const auto stream = [](Partner& partner, std::size_t bytes, int n) { partner.message_stream(bytes, n); };
+  const auto writes = [](Partner& partner, std::size_t bytes, int n) { partner.writes(bytes, n, kWindow); };
+  std::vector<Line> lines;
+  for (const std::size_t bytes : kSizes) {
+    if (bytes <= net::ucx::UcxConfig{}.payload_bytes_max)
+      lines.push_back({"RPC there and back", "ucp_am_lat", bytes, rpcs});
+    lines.push_back({"message there and back", "ucp_am_lat", bytes, messages});
+  }
+  for (const std::size_t bytes : kSizes) lines.push_back({"messages one way", "ucp_am_bw", bytes, stream});
+  for (const std::size_t bytes : {kSizes[2], kSizes[3]})
+    lines.push_back({"8 writes under way", "ucp_am_bw", bytes, writes});
+  return lines;
+}
+
+int member(net::tcp::TcpConfig tcp, int rounds, const Line& line) {
   net::ucx::UcxConfig config;
   static_cast<net::tcp::TcpConfig&>(config) = std::move(tcp);
   config.transports = "tcp";
@@ -66,34 +95,24 @@ int member(net::tcp::TcpConfig tcp, int rounds, const char* which) {
   net::ucx::UcxTransport& net = *made;
   Partner partner(net);
   net.start();
-  Bars bars("ucx_perftest", "ucx");
+  Bars bars(kTheirs, kOurs);
+  const int count = batch_of(line.bytes, line.streams());
   bool failed = false;
-  const auto compare = [&](const char* what, const char* test, std::size_t bytes, auto&& ours) {
-    const std::string name = what + (" " + size_name(bytes));
-    if (name.find(which) == std::string::npos) return;
-    const bool stream = std::string(test) == "ucp_am_bw";
-    const int count = batch_of(bytes, stream);
-    std::vector<double> theirs_ns, our_ns;
-    for (int round = 0; round < rounds; ++round) {
-      if (partner.first()) {
-        const double us = perftest_us(test, bytes, count);
-        failed |= us == 0;
-        theirs_ns.push_back(us * 1e3 * (stream ? 1 : kOneWay));
-      }
-      our_ns.push_back(timed(net, count, ours));
+  std::vector<double> theirs_ns, our_ns;
+  for (int round = 0; round < rounds; ++round) {
+    if (partner.first()) {
+      const double us = perftest_us(line.test, line.bytes, count);
+      failed |= us == 0;
+      theirs_ns.push_back(us * 1e3 * (line.streams() ? 1 : kOneWay));
     }
-    if (partner.first() && !failed) bars.line(name, theirs_ns, our_ns);
-  };
-  for (const std::size_t bytes : kSizes) {
-    if (partner.fits(bytes)) compare("RPC there and back", "ucp_am_lat", bytes, [&](int n) { partner.rpcs(bytes, n); });
-    compare("message there and back", "ucp_am_lat", bytes, [&](int n) { partner.messages(bytes, n); });
+    our_ns.push_back(timed(net, count, [&](int n) { line.ours(partner, line.bytes, n); }));
   }
-  for (const std::size_t bytes : kSizes)
-    compare("messages one way", "ucp_am_bw", bytes, [&](int n) { partner.message_stream(bytes, n); });
-  for (const std::size_t bytes : {kSizes[2], kSizes[3]})
-    compare("8 writes under way", "ucp_am_bw", bytes, [&](int n) { partner.writes(bytes, n, kWindow); });
-  if (failed) std::fprintf(stderr, "ucx_perftest failed\n");
-  return failed ? 3 : bars.missed() != 0;
+  if (failed) {
+    std::fprintf(stderr, "ucx_perftest failed\n");
+    return 3;
+  }
+  if (partner.first()) bars.line(line.name(), theirs_ns, our_ns);
+  return bars.missed() != 0;
 }
 
 }  // namespace
@@ -104,6 +123,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "ucx_perftest is not installed: install ucx-utils (Debian's name)\n");
     return 3;
   }
-  return run_pair(
-      [&](net::tcp::TcpConfig config) { return member(std::move(config), rounds, argc > 2 ? argv[2] : ""); });
+  Bars(kTheirs, kOurs).header();
+  int status = 0;
+  for (const Line& line : all_lines()) {
+    if (argc > 2 && line.name().find(argv[2]) == std::string::npos) continue;
+    status =
+        std::max(status, run_pair([&](net::tcp::TcpConfig config) { return member(std::move(config), rounds, line); }));
+  }
+  return status;
 }

@@ -42,12 +42,11 @@ inline int batch_of(std::size_t bytes, bool stream) {
 
 class Bars {
  public:
-  explicit Bars(const char* theirs, const char* ours) : theirs_(theirs), ours_(ours) {}
+  Bars(const char* theirs, const char* ours) : theirs_(theirs), ours_(ours) {}
+  void header() const { std::printf("%-34s %12s %12s  %-20s limit\n", "", theirs_, ours_, "ratio [low, high]"); }
 
   // One line, of nanoseconds a transfer in each round.
   void line(const std::string& name, const std::vector<double>& theirs, const std::vector<double>& ours) {
-    if (std::exchange(lines_, lines_ + 1) == 0)
-      std::printf("%-34s %12s %12s  %-20s limit\n", "", theirs_, ours_, "ratio [low, high]");
     std::vector<double> ratios;
     for (std::size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / theirs[i]);
     std::sort(ratios.begin(), ratios.end());
@@ -67,7 +66,6 @@ class Bars {
   }
   const char* theirs_;
   const char* ours_;
-  int lines_ = 0;
   int missed_ = 0;
 };
 

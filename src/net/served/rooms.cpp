@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages longer than a frame: a write into room that the receiver makes for it (D8 of transport.hpp). The thread that polls.
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -11,10 +12,11 @@ namespace ayatori::net::served {
 // One that was used before costs no page faults. False: there is no memory.
 bool ServedTransport::make_room(OpenWrite& open) {
   const auto fits = [&](const Room& room) { return room.size >= open.total && room.size / 2 <= open.total; };
-  const auto spare = std::find_if(spare_rooms_.begin(), spare_rooms_.end(), fits);
-  if (spare != spare_rooms_.end()) {
+  // The one that was used last: the CPU's caches still have some of it.
+  const auto spare = std::find_if(spare_rooms_.rbegin(), spare_rooms_.rend(), fits);
+  if (spare != spare_rooms_.rend()) {
     open.room = std::move(*spare);
-    spare_rooms_.erase(spare);
+    spare_rooms_.erase(std::next(spare).base());
   } else {
     open.room = {std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[open.total]), open.total};
   }

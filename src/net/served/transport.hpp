@@ -163,8 +163,8 @@ class ServedTransport : public ServicedTransport {
       10;  // a look takes the socket's lock from who delivers: 0.7 us of 6.7 without pauses
   static constexpr std::int64_t kNapNsMin = 200'000;
   static constexpr std::int64_t kNapNsMax = 2'000'000;
-  static constexpr std::uint64_t kGrantedBytesMax = 16 << 20;  // D8
-  static constexpr std::size_t kSpareBytesMax = 16 << 20;      // of rooms for the messages to come
+  static constexpr std::uint64_t kGrantedBytesMax = 8 << 20;  // D8
+  static constexpr std::size_t kSpareBytesMax = 16 << 20;     // of rooms for the messages to come
   static constexpr std::size_t kSpareRoomsMax = 16;
   static constexpr std::int64_t kSleepSliceNs = 100'000'000;
   static constexpr std::uint64_t kRegionBytesMax = std::uint64_t{1} << 47;  // no memory is larger
