@@ -136,6 +136,7 @@ void ServedTransport::look_at_peers(std::int64_t now_ns) {
     }
     heartbeat(other, now_ns);
   }
+  if (!was_away) look_at_rooms(now_ns);
 }
 
 }  // namespace ayatori::net::served

@@ -52,8 +52,9 @@ struct OpenWrite {
 
   // Of a message (rooms.cpp).
   bool is_message = false;
-  bool asked = false;    // for room, before it sends data
-  bool granted = false;  // and has it
+  bool asked = false;             // for room, before it sends data
+  bool granted = false;           // and has it
+  std::int64_t last_used_ns = 0;  // when granted: since then no data came
   HandlerId handler = 0;
   Room room;
 };

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "net/served/serve.hpp"
 
 namespace ayatori::net::served {
@@ -89,11 +90,24 @@ void ServedTransport::grant_rooms() {
     if (make_room(open)) {
       granted_bytes_ += open.total;
       open.granted = true;
+      open.last_used_ns = base::real_now_ns();
       PeerSink(*this, from).answer(FrameKind::kGo, request, Outcome::kOk);
     } else {
       open = {};
       PeerSink(*this, from).answer(FrameKind::kAck, request, Outcome::kTooLarge);
     }
+  }
+}
+
+// Whoever has room and sends nothing into it while others wait for theirs.
+void ServedTransport::look_at_rooms(std::int64_t now_ns) {
+  if (asks_.empty()) return;
+  for (const std::unique_ptr<Peer>& each : peers_) {
+    const auto is_idle = [&](const OpenWrite& open) {
+      return open.granted && now_ns - open.last_used_ns > served_.heartbeat_timeout_ns;
+    };
+    if (each->open && std::any_of(each->open_writes.begin(), each->open_writes.end(), is_idle))
+      accuse(*each, "it keeps others' messages waiting: it has room for one and sends nothing");
   }
 }
 

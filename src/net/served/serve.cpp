@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
+
 namespace ayatori::net::served {
 
 bool PeerSink::on_frame(const Frame& frame) {
@@ -161,6 +163,7 @@ bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
     if (open.is_message && !open.asked && header.body_bytes != open.total)
       return refused("a short message in pieces");  // D8: one room a peer
     if (open.is_message && open.room.bytes == nullptr && !net_.make_room(open)) open.outcome = Outcome::kTooLarge;
+    if (open.granted) open.last_used_ns = base::real_now_ns();
     if (open.outcome == Outcome::kOk) place->walk = &open.place;
     return true;
   }

@@ -23,8 +23,9 @@
 // D7. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
 //     ends without it counts as dead.
 // D8. A message longer than payload_bytes_max is a write into room that its receiver makes. One longer than a segment asks:
-//     rooms that were asked for hold kGrantedBytesMax in all, or one message; later ones wait in order. Others
-//     get theirs with their data, which comes in one piece: one room a peer. To itself a process sends by LongMessages.
+//     rooms that were asked for hold kGrantedBytesMax in all, or one message; later ones wait in order, and who sends nothing
+//     into his for heartbeat_timeout_ns meanwhile is failed. Others get theirs with their data, which comes in one piece: one
+//     room a peer. To itself a process sends by LongMessages.
 // D9. Neighbours, with whom this process shares memory, are reached by that (neighbours.cpp): messages, RPCs and what goes to
 //     regions in shared memory are handed to a ShmTransport, which the polling thread serves as well (so N6 holds) and for
 //     which sleepers watch one descriptor more. Only the wire says who is a member: a neighbour is given up when it is
@@ -242,6 +243,7 @@ class ServedTransport : public ServicedTransport {
   bool make_room(OpenWrite& open);  // rooms.cpp
   void keep_room(Room&& room);
   void grant_rooms();
+  void look_at_rooms(std::int64_t now_ns);
   void drop_rooms(Peer& of);
   std::size_t retire_accused();
   bool retire(Peer& peer);

@@ -145,8 +145,10 @@ TEST(TcpStrangers, KnockingWhileAJobStartsHarmsNobody) {
 // Process 0 is a transport, process 1 is played by hand.
 class TcpBroken : public ::testing::Test {
  protected:
-  void start() {
+  void start(std::int64_t heartbeat_timeout_ns = tcp::TcpConfig{}.heartbeat_timeout_ns) {
     TcpJob job({2, true, 5});
+    job.config().heartbeat_timeout_ns = heartbeat_timeout_ns;
+    job.config().heartbeat_interval_ns = std::min(job.config().heartbeat_interval_ns, heartbeat_timeout_ns / 4);
     ASSERT_TRUE(tcp::listen_on(tcp::kLoopback, 0, &listener_, &job.config().addresses[1]).ok());
     const tcp::TcpConfig mine = job.take(0);
     net_ = std::make_unique<tcp::TcpTransport>(mine);
@@ -225,6 +227,26 @@ TEST_F(TcpBroken, FramesThatMakeNoSenseFailTheirSender) {
     for (const auto& [frame, bytes] : each.frames) raw_frame(peer_, frame, RawBytes(bytes));
     expect_failed(each.what);
   }
+}
+
+TEST_F(TcpBroken, RoomThatIsNotUsedIsTakenBackFromWhoeverKeepsOthersWaiting) {
+  constexpr std::int64_t kTimeoutNs = 400'000'000;
+  FrameHeader ask = header(FrameKind::kWrite, 20 << 20, static_cast<std::uint8_t>(served::Shape::kMessage));
+  const FrameHeader beat = header(FrameKind::kHeartbeat);
+  const auto beat_until = [&](auto&& over, int beats_max) {
+    for (int i = 0; i < beats_max && !over(); ++i) {
+      raw_frame(peer_, beat);
+      wait_until(*net_, over, kTimeoutNs / 8);
+    }
+    return over();
+  };
+  const auto failed = [&] { return net_->peer_failed(1); };
+  start(kTimeoutNs);
+  raw_frame(peer_, ask);  // nobody else wants any
+  EXPECT_FALSE(beat_until(failed, 24)) << "failed after a quiet time of three times the bound";
+  ask.slot = 2;
+  raw_frame(peer_, ask);  // waits behind the first
+  EXPECT_TRUE(beat_until(failed, 200)) << "it lives, and it keeps the second message waiting";
 }
 
 TEST_F(TcpBroken, AskingWithoutListeningIsBounded) {
