@@ -39,6 +39,16 @@ Check check_tcp() {
                  "Bring loopback up (`ip link set lo up`) and let local connections through the firewall.");
 }
 
+Check check_pacing() {
+  const std::string name = "TCP congestion control";
+  const std::string used = first_line("/proc/sys/net/ipv4/tcp_congestion_control");
+  if (used.empty()) return fine(name, "the kernel does not say");
+  if (used != "bbr") return fine(name, used);
+  return fine(name,
+              "bbr paces by timers; within this machine tcp uses reno instead, and ucx, which cannot, may need up to 4 "
+              "times as long for streams (sysctl net.ipv4.tcp_congestion_control=cubic ends that)");
+}
+
 Check check_rdma(const std::vector<std::string>& ports) {
   if (ports.empty()) return fine("RDMA", "no device; none is needed");
   std::string text;
@@ -188,6 +198,7 @@ std::vector<Check> check_network(std::string_view host, const std::vector<std::s
   const std::string mpirun = path_of("mpirun");
   std::vector<Check> checks;
   checks.push_back(check_tcp());
+  checks.push_back(check_pacing());
   checks.push_back(check_rdma(rdma));
   checks.push_back(check_ucx(!rdma.empty()));
   checks.push_back(check_slurm(srun));
