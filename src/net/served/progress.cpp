@@ -269,7 +269,7 @@ void ServedTransport::progress_thread_main() {
     std::int64_t now_ns = 0;
     if ((others_poll && !work_waits()) || !make_progress(&did, &now_ns)) {
       janitor_.sleep(-1, nap_ns, stopped, this);
-      nap_ns = std::min(nap_ns * 2, kNapNsMax);
+      nap_ns = std::min(nap_ns * 2, kNapNsMax / 2);  // the last poll may have been at the beginning of a nap
       continue;
     }
     nap_ns = kNapNsMin;
