@@ -77,11 +77,12 @@ base::Status configure(const boot::Membership& job, Listening& listening, tcp::T
     const boot::Card& card = job.cards[p];
     if (card.address_bytes == 0 || card.address_bytes > sizeof card.address)
       return base::error_status(base::Code::kInvalid,
-                                "process {} on host {} uses no network: AYATORI_TRANSPORT differs", p, card.host);
+                                "process {} on host {} uses no network: AYATORI_TRANSPORT differs", p,
+                                std::string_view(card.host, ::strnlen(card.host, sizeof card.host)));
     std::memcpy(&config->addresses[p].storage, card.address, card.address_bytes);
     config->addresses[p].bytes = card.address_bytes;
-    config->hosts.emplace_back(card.host);
-    if (std::strcmp(card.place, job.cards[static_cast<std::size_t>(job.self)].place) == 0)
+    config->hosts.emplace_back(card.host, ::strnlen(card.host, sizeof card.host));
+    if (std::strncmp(card.place, job.cards[static_cast<std::size_t>(job.self)].place, sizeof card.place) == 0)
       config->machine |= std::uint64_t{1} << p;
   }
   config->listener = listening.socket.release();

@@ -66,7 +66,7 @@ void add_notes(Hash& hash, const dl_phdr_info& object) {
 
 int on_object(dl_phdr_info* object, std::size_t, void* context) {
   auto& all = *static_cast<Objects*>(context);
-  if (object->dlpi_addr == getauxval(AT_SYSINFO_EHDR))
+  if (object->dlpi_addr != 0 && object->dlpi_addr == getauxval(AT_SYSINFO_EHDR))
     return 0;  // the kernel's: not called by way of an address that moves
   all.addresses.add(object->dlpi_addr);
   if (all.count++ == 0)

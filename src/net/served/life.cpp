@@ -136,7 +136,7 @@ void ServedTransport::look_at_peers(std::int64_t now_ns) {
     }
     heartbeat(other, now_ns);
   }
-  if (!was_away) look_at_rooms(now_ns);
+  look_at_rooms(now_ns, was_away);
 }
 
 }  // namespace ayatori::net::served

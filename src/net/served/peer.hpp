@@ -52,9 +52,8 @@ struct OpenWrite {
 
   // Of a message (rooms.cpp).
   bool is_message = false;
-  bool asked = false;             // for room, before it sends data
-  bool granted = false;           // and has it
-  std::int64_t last_used_ns = 0;  // when granted: since then no data came
+  bool asked = false;    // for room, before it sends data
+  bool granted = false;  // and has it
   HandlerId handler = 0;
   Room room;
 };
@@ -80,6 +79,8 @@ struct Peer {
   bool left = false;                   // in good order
   std::uint64_t collective_calls = 0;  // valid when it left
   std::vector<OpenWrite> open_writes;  // by slot
+  bool data_came = false;              // or room was granted, since look_at_rooms()
+  std::int64_t last_data_ns = 0;       // when that looked; a little later than it came
   std::vector<FrameHeader> late_acks;  // of writes whose last data may not be out yet (transport.hpp D5)
 };
 

@@ -141,7 +141,7 @@ std::size_t ServedTransport::progress() {
   return did;
 }
 
-// When it began; false: another thread polls just now.
+// When it began; false: another thread has the poll lock, or nothing is to be done here and now.
 bool ServedTransport::make_progress(std::size_t* did, std::int64_t* now_ns) {
   ThreadState& thread = thread_state();
   // acquire: pairs with start()
@@ -163,14 +163,14 @@ bool ServedTransport::make_progress(std::size_t* did, std::int64_t* now_ns) {
     thread.polls = nullptr;
     poll_lock_.unlock();
     polled();
+    polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // a hint (D6)
     // Otherwise the kernel would wake it for each message that the caller takes, and let it sleep on.
     if (work.ran + work.served != 0 && watches_alone_.load(std::memory_order_relaxed) &&
-        watches_alone_.exchange(false, std::memory_order_relaxed))  // hints
+        watches_alone_.exchange(false, std::memory_order_seq_cst))  // before the look who sleeps (Sleepers Z1)
       janitor_.ring();
   }
   if (services_.pending()) ran += services_.progress();
   if (ran != 0 && waiters_.any()) waiters_.ring();
-  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // a hint (D6)
   *did = work.ran + work.served;
   return polls;
 }
@@ -245,13 +245,17 @@ bool ServedTransport::wait(bool (*until)(void* data), void* data, std::int64_t t
 void ServedTransport::progress_thread_main() {
   pthread_setname_np(pthread_self(), "ayatori-net");
   const std::int64_t slice_ns = std::min(kSleepSliceNs, served_.heartbeat_interval_ns / 4);
+  const auto told_to_stop = [](void* self) {
+    return static_cast<ServedTransport*>(self)->stop_.load(std::memory_order_seq_cst);  // pairs with the destructor
+  };
   const auto stopped = [](void* self) {
     auto& net = *static_cast<ServedTransport*>(self);
     return net.stop_.load(std::memory_order_seq_cst) || net.work_waits();  // pairs with the destructor
   };
   const auto stopped_or_disarmed = [](void* self) {
     auto& net = *static_cast<ServedTransport*>(self);
-    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() || net.disarmed();
+    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() || net.disarmed() ||
+           !net.watches_alone_.load(std::memory_order_seq_cst);  // pairs with make_progress()
   };
   const auto unwatched = [](void* self) {
     auto& net = *static_cast<ServedTransport*>(self);
@@ -261,18 +265,21 @@ void ServedTransport::progress_thread_main() {
   std::int64_t nap_ns = kNapNsMin;
   std::uint32_t polls = 0;
   while (!stop_.load(std::memory_order_acquire)) {  // pairs with the destructor
-    // Somebody polled since the last look, or is about to where he lost the CPU: a look of ours would only take it, and the
-    // poll lock, from him (D6).
+    // Somebody polled since the last look: a look of ours would only take the CPU and the poll lock from him (D6).
     const std::uint32_t before = std::exchange(polls, polls_.load(std::memory_order_relaxed));
     const bool others_poll = polls != before;
     std::size_t did = 0;
     std::int64_t now_ns = 0;
-    if ((others_poll && !work_waits()) || !make_progress(&did, &now_ns)) {
+    if (others_poll && !work_waits()) {
       janitor_.sleep(-1, nap_ns, stopped, this);
       nap_ns = std::min(nap_ns * 2, kNapNsMax / 2);  // the last poll may have been at the beginning of a nap
       continue;
     }
     nap_ns = kNapNsMin;
+    if (!make_progress(&did, &now_ns)) {  // whoever has the lock may have lost the CPU to us, or run a long handler
+      janitor_.sleep(-1, nap_ns, told_to_stop, this);
+      continue;
+    }
     const bool alone = polls_.load(std::memory_order_relaxed) == polls + 1;
     ++polls;
     if (did != 0 || !alone) continue;
@@ -282,7 +289,7 @@ void ServedTransport::progress_thread_main() {
       janitor_.sleep(-1, kNapNsMin, stopped, this);
     } else {
       const std::int64_t limit_ns = std::min(slice_ns, arm_all());
-      watches_alone_.store(true, std::memory_order_relaxed);
+      watches_alone_.store(true, std::memory_order_seq_cst);
       if (limit_ns > 0) janitor_.sleep(epoll_.fd(), limit_ns, stopped_or_disarmed, this);
       watches_alone_.store(false, std::memory_order_relaxed);
     }

@@ -5,7 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "net/served/serve.hpp"
 
 namespace ayatori::net::served {
@@ -90,7 +89,7 @@ void ServedTransport::grant_rooms() {
     if (make_room(open)) {
       granted_bytes_ += open.total;
       open.granted = true;
-      open.last_used_ns = base::real_now_ns();
+      from.data_came = true;
       PeerSink(*this, from).answer(FrameKind::kGo, request, Outcome::kOk);
     } else {
       open = {};
@@ -99,15 +98,16 @@ void ServedTransport::grant_rooms() {
   }
 }
 
-// Whoever has room and sends nothing into it while others wait for theirs.
-void ServedTransport::look_at_rooms(std::int64_t now_ns) {
-  if (asks_.empty()) return;
+// Whoever has room and sends no data while others wait for theirs. Data for whatever counts: it comes in turns.
+void ServedTransport::look_at_rooms(std::int64_t now_ns, bool was_away) {
+  if (asks_.empty() || was_away) waits_since_ns_ = now_ns;
   for (const std::unique_ptr<Peer>& each : peers_) {
-    const auto is_idle = [&](const OpenWrite& open) {
-      return open.granted && now_ns - open.last_used_ns > served_.heartbeat_timeout_ns;
-    };
-    if (each->open && std::any_of(each->open_writes.begin(), each->open_writes.end(), is_idle))
-      accuse(*each, "it keeps others' messages waiting: it has room for one and sends nothing");
+    Peer& from = *each;
+    if (std::exchange(from.data_came, false) || was_away) from.last_data_ns = now_ns;
+    if (!from.open || now_ns - std::max(from.last_data_ns, waits_since_ns_) <= served_.heartbeat_timeout_ns) continue;
+    if (std::any_of(from.open_writes.begin(), from.open_writes.end(),
+                    [](const OpenWrite& open) { return open.granted; }))
+      accuse(from, "it keeps others' messages waiting: it has room for one and sends nothing");
   }
 }
 

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.hpp"
-
 namespace ayatori::net::served {
 
 bool PeerSink::on_frame(const Frame& frame) {
@@ -154,6 +152,7 @@ bool PeerSink::on_atomic(const Frame& frame) {
 
 bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
   ++work_.served;
+  peer_.data_came = true;
   if (static_cast<Way>(header.code) == Way::kToTarget) {
     OpenWrite& open = peer_.open_writes[header.slot];
     if (open.serial == 0 || open.serial != header.serial) return refused("data of a write that it did not announce");
@@ -163,7 +162,6 @@ bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
     if (open.is_message && !open.asked && header.body_bytes != open.total)
       return refused("a short message in pieces");  // D8: one room a peer
     if (open.is_message && open.room.bytes == nullptr && !net_.make_room(open)) open.outcome = Outcome::kTooLarge;
-    if (open.granted) open.last_used_ns = base::real_now_ns();
     if (open.outcome == Outcome::kOk) place->walk = &open.place;
     return true;
   }

@@ -243,7 +243,7 @@ class ServedTransport : public ServicedTransport {
   bool make_room(OpenWrite& open);  // rooms.cpp
   void keep_room(Room&& room);
   void grant_rooms();
-  void look_at_rooms(std::int64_t now_ns);
+  void look_at_rooms(std::int64_t now_ns, bool was_away);
   void drop_rooms(Peer& of);
   std::size_t retire_accused();
   bool retire(Peer& peer);
@@ -270,6 +270,7 @@ class ServedTransport : public ServicedTransport {
   // The polling thread only.
   std::int64_t last_look_ns_ = 0;
   std::deque<Ask> asks_;             // that wait for others' rooms, in order
+  std::int64_t waits_since_ns_ = 0;  // somebody does; as look_at_rooms() saw it
   std::uint64_t granted_bytes_ = 0;  // of rooms that were asked for
   std::vector<Room> spare_rooms_;    // the oldest first
 

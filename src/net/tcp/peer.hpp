@@ -19,6 +19,7 @@ struct TcpPeer final : served::Peer {
   std::atomic<bool> wants_out{false};  // epoll tells when there is room again; read without the mutex as a hint
   bool deaf = false;                   // it takes no more; that it is gone shows when we receive
   bool has_sent = false;               // since heartbeat() looked
+  std::int64_t last_look_ns = 0;       // when it did
   std::int64_t last_sent_ns = 0;       // or a little later
 
   Receiver receiver;  // the polling thread only

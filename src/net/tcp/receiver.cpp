@@ -13,9 +13,14 @@ using served::Parsed;
 namespace {
 
 // Frames that come between long data: what announces and what answers it.
-bool goes_with_data(FrameKind kind) noexcept {
-  return kind == FrameKind::kWrite || kind == FrameKind::kAck || kind == FrameKind::kGo ||
-         kind == FrameKind::kHeartbeat;
+bool goes_with_data(const FrameHeader& header, const FrameLimits& limits) noexcept {
+  switch (header.kind) {
+    case FrameKind::kWrite: return !is_inline(header, limits);
+    case FrameKind::kAck:
+    case FrameKind::kGo:
+    case FrameKind::kHeartbeat: return true;
+    default: return false;
+  }
 }
 
 }  // namespace
@@ -91,7 +96,8 @@ bool Receiver::take_frames(FrameSink& sink) {
     }
     if (frame.header.kind != FrameKind::kData) {
       if (!sink.on_frame(frame)) return false;
-      behind_long_data_ = behind_long_data_ && goes_with_data(frame.header.kind);
+      if (!goes_with_data(frame.header, limits_) || ++frames_behind_data_ > kFramesBehindData)
+        behind_long_data_ = false;
       begin_ += frame.bytes;
       continue;
     }
@@ -103,6 +109,7 @@ bool Receiver::take_frames(FrameSink& sink) {
     data_left_ = data_header_.body_bytes;
     padding_left_ = served::padded(data_left_) - data_left_;
     behind_long_data_ = data_left_ >= kLongDataBytesMin;
+    frames_behind_data_ = 0;
   }
 }
 

@@ -43,6 +43,7 @@ class Receiver {
   static constexpr std::size_t kReadAheadShort = 1024;           // V3
   static constexpr std::uint32_t kLongDataBytesMin = 16 * 1024;  // V3
   static constexpr std::size_t kDirectBytesMin = 4096;
+  static constexpr int kFramesBehindData = 16;  // V3: so many more, and it is over
 
   bool take_frames(FrameSink& sink);
   bool take_data(FrameSink& sink);
@@ -60,6 +61,7 @@ class Receiver {
 
   bool in_data_ = false;
   bool behind_long_data_ = false;
+  int frames_behind_data_ = 0;  // since then
   FrameHeader data_header_;
   DataPlace place_;
   std::size_t data_left_ = 0;

@@ -115,7 +115,8 @@ void TcpTransport::heartbeat(Peer& whom, std::int64_t now_ns) {
   beat.kind = FrameKind::kHeartbeat;
   {
     std::lock_guard lock(to.mutex);
-    if (std::exchange(to.has_sent, false)) to.last_sent_ns = now_ns;
+    const std::int64_t last_look_ns = std::exchange(to.last_look_ns, now_ns);
+    if (std::exchange(to.has_sent, false)) to.last_sent_ns = last_look_ns;  // or later
     if (now_ns - to.last_sent_ns < config_.heartbeat_interval_ns || !to.queue.idle()) return;
     to.queue.push_reply(beat);
   }

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <bit>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -25,6 +26,21 @@ constexpr const char* kTcpSegment = "272K";
 constexpr const char* kLoopbackWindow = "1M";
 constexpr std::size_t kDirectBytesMin = 4096;  // of a part that is worth sending from where it lies
 constexpr std::size_t kPaddingEnd = 8;
+
+std::string system_setting(const char* path) {
+  char text[32] = "";
+  if (std::FILE* const file = std::fopen(path, "re"); file != nullptr) {
+    if (std::fscanf(file, "%31s", text) != 1) text[0] = '\0';
+    std::fclose(file);
+  }
+  return text;
+}
+
+// And a window of that size may be had.
+bool paces() {
+  return system_setting("/proc/sys/net/ipv4/tcp_congestion_control") == "bbr" &&
+         std::strtoull(system_setting("/proc/sys/net/core/rmem_max").c_str(), nullptr, 10) >= 1 << 20;
+}
 
 // One connection. Its addresses are UCX's user data: it stays where it is.
 struct End {
@@ -234,7 +250,7 @@ class UcxWire final : public Wire {
     // By either name: 1.13 knows a transport's settings here without its prefix alone, and takes others in silence.
     for (const char* name : {"TX_SEG_SIZE", "RX_SEG_SIZE", "TCP_TX_SEG_SIZE", "TCP_RX_SEG_SIZE"})
       ucx_.config_modify(settings, name, kTcpSegment);
-    if (config.devices == "lo" && std::getenv("UCX_TCP_RCVBUF") == nullptr)
+    if (config.devices == "lo" && std::getenv("UCX_TCP_RCVBUF") == nullptr && paces())
       for (const char* name : {"RCVBUF", "TCP_RCVBUF"}) ucx_.config_modify(settings, name, kLoopbackWindow);
     return status;
   }

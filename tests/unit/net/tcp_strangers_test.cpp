@@ -145,12 +145,13 @@ TEST(TcpStrangers, KnockingWhileAJobStartsHarmsNobody) {
 // Process 0 is a transport, process 1 is played by hand.
 class TcpBroken : public ::testing::Test {
  protected:
-  void start(std::int64_t heartbeat_timeout_ns = tcp::TcpConfig{}.heartbeat_timeout_ns) {
+  void start(std::int64_t heartbeat_timeout_ns = tcp::TcpConfig{}.heartbeat_timeout_ns, bool progress_thread = true) {
     TcpJob job({2, true, 5});
     job.config().heartbeat_timeout_ns = heartbeat_timeout_ns;
     job.config().heartbeat_interval_ns = std::min(job.config().heartbeat_interval_ns, heartbeat_timeout_ns / 4);
     ASSERT_TRUE(tcp::listen_on(tcp::kLoopback, 0, &listener_, &job.config().addresses[1]).ok());
-    const tcp::TcpConfig mine = job.take(0);
+    tcp::TcpConfig mine = job.take(0);
+    mine.progress_thread = progress_thread;
     net_ = std::make_unique<tcp::TcpTransport>(mine);
     memory_.assign(1 << 20, std::byte{1});
     EXPECT_EQ(net_->register_memory(memory_.data(), memory_.size(), kAllRights), 0u);
@@ -229,24 +230,62 @@ TEST_F(TcpBroken, FramesThatMakeNoSenseFailTheirSender) {
   }
 }
 
-TEST_F(TcpBroken, RoomThatIsNotUsedIsTakenBackFromWhoeverKeepsOthersWaiting) {
-  constexpr std::int64_t kTimeoutNs = 400'000'000;
-  FrameHeader ask = header(FrameKind::kWrite, 20 << 20, static_cast<std::uint8_t>(served::Shape::kMessage));
-  const FrameHeader beat = header(FrameKind::kHeartbeat);
-  const auto beat_until = [&](auto&& over, int beats_max) {
-    for (int i = 0; i < beats_max && !over(); ++i) {
-      raw_frame(peer_, beat);
-      wait_until(*net_, over, kTimeoutNs / 8);
+// Process 0 without a progress thread: while the test does not poll, it is as good as stopped.
+class TcpRooms : public TcpBroken {
+ protected:
+  static constexpr std::int64_t kTimeoutNs = 400'000'000;
+  static constexpr int kBeats = 8;  // in that time
+
+  void SetUp() override { start(kTimeoutNs, false); }
+  void ask_for_room(std::uint32_t slot) {
+    FrameHeader ask = header(FrameKind::kWrite, 20 << 20, static_cast<std::uint8_t>(served::Shape::kMessage));
+    ask.slot = slot;
+    raw_frame(peer_, ask);
+  }
+  // The peer lives, and sends what `more` does besides; whether it is failed all the same.
+  template <class More>
+  bool fails_within(int beats, More&& more) {
+    const auto failed = [&] { return net_->peer_failed(1); };
+    for (int i = 0; i < beats && !failed(); ++i) {
+      raw_frame(peer_, header(FrameKind::kHeartbeat));
+      more();
+      wait_until(*net_, failed, kTimeoutNs / kBeats);
     }
-    return over();
-  };
-  const auto failed = [&] { return net_->peer_failed(1); };
-  start(kTimeoutNs);
-  raw_frame(peer_, ask);  // nobody else wants any
-  EXPECT_FALSE(beat_until(failed, 24)) << "failed after a quiet time of three times the bound";
-  ask.slot = 2;
-  raw_frame(peer_, ask);  // waits behind the first
-  EXPECT_TRUE(beat_until(failed, 200)) << "it lives, and it keeps the second message waiting";
+    return failed();
+  }
+  bool fails_within(int beats) {
+    return fails_within(beats, [] {});
+  }
+};
+
+TEST_F(TcpRooms, WhoeverSendsNothingIntoHisIsFailedOnceOthersWait) {
+  ask_for_room(1);
+  EXPECT_FALSE(fails_within(3 * kBeats)) << "nobody else wants any";
+  ask_for_room(2);
+  EXPECT_FALSE(fails_within(kBeats / 2)) << "the second message has only begun to wait";
+  EXPECT_TRUE(fails_within(20 * kBeats)) << "it lives, and keeps the second message waiting";
+}
+
+TEST_F(TcpRooms, WhoeverSendsOtherDataMeanwhileIsOnlySlow) {
+  ask_for_room(1);
+  ask_for_room(2);
+  FrameHeader write = header(FrameKind::kWrite, 100'000);
+  write.slot = 3;
+  raw_frame(peer_, write);
+  FrameHeader data = header(FrameKind::kData);
+  data.slot = 3;
+  EXPECT_FALSE(fails_within(3 * kBeats, [&] {
+    raw_frame(peer_, data, RawBytes(64));
+    data.offset += 64;
+  }));
+}
+
+TEST_F(TcpRooms, AReceiverThatWasStoppedItselfBlamesNobody) {
+  ask_for_room(1);
+  ask_for_room(2);
+  EXPECT_FALSE(fails_within(2));
+  usleep(3 * kTimeoutNs / 1000);  // stopped
+  EXPECT_FALSE(fails_within(kBeats / 2));
 }
 
 TEST_F(TcpBroken, AskingWithoutListeningIsBounded) {
