@@ -22,7 +22,8 @@
 // one ends the job with one line, as the transport has no way to refuse it.
 // Questions that have not begun are kept up to 64 MiB a process, a single one of any size: what comes on top fails with
 // kTooLarge. One-way messages are not bounded: each is kept until its handler has run, whoever sends many paces himself.
-// Known limits: a handler that waits in another way (a lock, a barrier, a child that went to another process and asks there)
+// Known limits: a process that is asked has called on_rpc() too, for any handler: one that has not ends with an error over
+// shared memory, and is cut off from the asker over a network. A handler that waits in another way (a lock, a barrier, a child that went to another process and asks there)
 // keeps its turn. It begins when a worker looks for work: not while threads that neither wait nor yield hold all of them.
 #pragma once
 

@@ -48,12 +48,15 @@ constexpr std::size_t kWaitingBytesMax = std::size_t{64} << 20;  // H7
 // What questions and answers begin with.
 struct Question {
   std::uint64_t number;
-  net::HandlerId handler;
+  std::uint32_t handler;
+  std::uint32_t padding = 0;
 };
 struct Answer {
   std::uint64_t number;  // kAllQuestions: of each that waits for the sender
   net::Outcome outcome;
+  std::uint8_t padding[7] = {};
 };
+static_assert(sizeof(Question) == 16 && sizeof(Answer) == 16);
 constexpr std::uint64_t kAllQuestions = 0;
 struct Late {
   net::ProcessId to;
@@ -87,6 +90,7 @@ struct State {
   std::unordered_map<std::uint64_t, Ask*> waiting;  // Guarded by lock: questions by number.
   std::uint64_t next_number = 1;                    // Guarded by lock.
   std::atomic<std::size_t> waiting_bytes{0};        // of questions that have not begun (H7): a number alone
+  std::atomic<int> replies{0};                      // answers under way: a number alone
   std::vector<Late> late;                           // Guarded by lock: outcomes that found no room (H6).
   std::atomic<bool> any_late{false};                // a hint, exact under the lock
   bool looks = false;                               // Guarded by lock: a timer will look for those that are gone (H6).
@@ -192,7 +196,8 @@ void take_turn(void*) {
 
 void run(ult::Start& start) {
   auto* const arrival = static_cast<Arrival*>(&start);
-  if (arrival->question != 0) state().waiting_bytes.fetch_sub(arrival->bytes, std::memory_order_relaxed);
+  if (arrival->question != 0)
+    state().waiting_bytes.fetch_sub(sizeof(Arrival) + arrival->bytes, std::memory_order_relaxed);
   arrival->handler->function(arrival->handler->context, *arrival);
   call_native(
       [](void* memory) {
@@ -210,10 +215,11 @@ void hand_over(Handler& handler, const net::Message& message, std::uint64_t ques
     room = room_for(sizeof(Arrival) + bytes);
   } else {  // H7
     std::atomic<std::size_t>& waiting = state().waiting_bytes;
-    const std::size_t before = waiting.fetch_add(bytes, std::memory_order_relaxed);
-    if (before == 0 || bytes == 0 || before + bytes <= kWaitingBytesMax) room = std::malloc(sizeof(Arrival) + bytes);
+    const std::size_t more = sizeof(Arrival) + bytes;
+    const std::size_t before = waiting.fetch_add(more, std::memory_order_relaxed);
+    if (before == 0 || before + more <= kWaitingBytesMax) room = std::malloc(more);
     if (room == nullptr) {
-      waiting.fetch_sub(bytes, std::memory_order_relaxed);
+      waiting.fetch_sub(more, std::memory_order_relaxed);
       return tell(message.source, question, net::Outcome::kTooLarge);
     }
   }
@@ -250,6 +256,7 @@ void on_question(void*, const net::Message& message) {
   Question question;
   if (message.size_bytes < sizeof question) return drop(message);
   std::memcpy(&question, message.payload, sizeof question);
+  if (question.number == kAllQuestions || message.token.wanted()) return drop(message);
   Handler* const handler = question.handler < net::kHandlersMax ? state().handlers[question.handler] : nullptr;
   if (handler != nullptr && !finished()) return hand_over(*handler, message, question.number, sizeof question);
   tell(message.source, question.number, handler == nullptr ? net::Outcome::kBadAddress : net::Outcome::kPeerFailed);
@@ -333,6 +340,7 @@ void on_answered(void* memory, net::Completion completion) {
   if (!completion.ok() && completion.outcome != net::Outcome::kPeerFailed)
     tell(reply->to, reply->head.number, completion.outcome);
   std::free(memory);
+  state().replies.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool is_process(net::ProcessId p) noexcept { return p >= 0 && p < net::kMaxProcesses; }
@@ -345,8 +353,9 @@ void on_probed(void* process, net::Completion completion) {
 // Somebody there waits for this process. Questions that its run left behind, waiting or begun, are answered here (H6).
 void on_probe(void*, const net::Message& message) {
   tell_late();
-  // Where there is no room, the next probe finds some.
-  if (finished()) (void)try_outcome(message.source, {kAllQuestions, net::Outcome::kPeerFailed});
+  // Where there is no room, or an answer is still on its way, the next probe will do.
+  if (finished() && state().replies.load(std::memory_order_relaxed) == 0)
+    (void)try_outcome(message.source, {kAllQuestions, net::Outcome::kPeerFailed});
 }
 
 void probe(net::Transport& transport, net::ProcessId process) {
@@ -433,6 +442,7 @@ void answer(const Arrival& arrival, const void* data, std::size_t bytes) {
   auto* const reply =
       new (room_for(sizeof(Reply) + bytes)) Reply{arrival.source, {arrival.question, net::Outcome::kOk}};
   if (bytes != 0) std::memcpy(static_cast<void*>(reply + 1), data, bytes);
+  state().replies.fetch_add(1, std::memory_order_relaxed);
   auto* const sending = new (room_for(sizeof(Sending)))
       Sending{arrival, {arrival.source, kAnswerHandler, &reply->head, sizeof(Answer) + bytes, {on_answered, reply}}};
   const auto send = [](void* argument) {
@@ -467,7 +477,8 @@ net::Completion ask(net::Transport& transport, net::ProcessId to, net::HandlerId
                     std::size_t bytes, void* reply, std::size_t reply_bytes_max) {
   AYT_CHECK(state().transport == &transport, "call_rpc() needs an on_rpc() of the same transport in each process");
   Descriptor* const self = ult::on_user_thread() ? ult::current_worker()->current : nullptr;
-  if (self != nullptr) ++self->pins;  // the transport is this process'
+  if (self != nullptr) ++self->pins;                                               // the transport is this process'
+  reply_bytes_max = std::min(reply_bytes_max, transport.limits().long_bytes_max);  // no answer is longer
   auto* const a = new (room_for(sizeof(Ask) + sizeof(Question) + bytes + reply_bytes_max)) Ask{};
   auto* const question = new (a + 1) Question{0, handler};
   auto* const at = reinterpret_cast<std::byte*>(question + 1);
@@ -487,12 +498,14 @@ net::Completion ask(net::Transport& transport, net::ProcessId to, net::HandlerId
     --self->pins;
   } else {
     enter(*a);
+    leave_turn();  // H2
     net::until_taken(transport, [&] { return transport.try_message_async(a->message); });
     const auto done = [&] { return a->done.load(std::memory_order_acquire); };  // pairs with end_part()
     while (!net::wait_until(transport, done, kLookNs)) {
       probe(transport, to);
       tell_late();
     }
+    take_turn(nullptr);
   }
   const net::Completion completion = a->completion;
   if (completion.ok() && completion.reply_bytes != 0) std::memcpy(reply, a->room, completion.reply_bytes);

@@ -51,8 +51,8 @@ void set(net::Transport& transport, net::HandlerId id, Function function, void* 
 net::HandlerId number_of(const Arrival& arrival) noexcept;
 void answer(const Arrival& arrival, const void* data, std::size_t bytes);  // wanted, and once
 
-// Waits for the answer: a user-level thread lets others run, another one makes progress. kBadAddress: there is no such
-// process, or nobody set that handler there; kTooLarge: the answer has no room.
+// Waits for the answer: a user-level thread lets others run, another one makes progress. The process has called set() for some
+// handler. kBadAddress: there is no such process, or nobody set that handler there; kTooLarge: the answer has no room.
 net::Completion ask(net::Transport& transport, net::ProcessId to, net::HandlerId handler, const void* payload,
                     std::size_t bytes, void* reply, std::size_t reply_bytes_max);
 

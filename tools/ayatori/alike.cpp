@@ -64,15 +64,16 @@ void fix_random_bytes(pid_t child, const net::bootstrap::Secret& secret) {
       return;
     }
     if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) return;  // it has ended
-    int status = 0;
-    if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return;
-    if (status >> 8 == kExecStop) {
+    info = {};
+    if (waitid(P_PID, static_cast<id_t>(child), &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
+      continue;  // killed meanwhile: its end is the caller's to wait for
+    if (info.si_status == kExecStop) {
       write_random_bytes(child, secret);
       ptrace(PTRACE_DETACH, child, nullptr, nullptr);
       return;
     }
-    const int event = status >> 16;  // of another kind than a signal's delivery
-    ptrace(PTRACE_CONT, child, nullptr, event != 0 ? 0L : static_cast<long>(WSTOPSIG(status)));
+    const int event = info.si_status >> 8;  // of another kind than a signal's delivery
+    ptrace(PTRACE_CONT, child, nullptr, event != 0 ? 0L : static_cast<long>(info.si_status & 0xff));
   }
 }
 

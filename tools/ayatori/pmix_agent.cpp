@@ -52,7 +52,7 @@ bool wait_for(Uplink& uplink, FrameKind* kind, std::string* body) {
   return true;
 }
 
-enum class Exchange { kNone, kUnderWay, kDone };              // of X2
+enum class Exchange { kNone, kUnderWay, kDone, kOver };       // of X2; kOver: there will be none any more
 constexpr std::int64_t kExchangeNs = 5 * base::kNsPerSecond;  // after the part's end
 
 // The agent (X1), until the part has ended.
@@ -77,6 +77,7 @@ void attend(Uplink& uplink, boot::PmixSession& session, const boot::PmixJob& job
     if (const base::Status status = session.exchange({reinterpret_cast<const char*>(&mine), sizeof mine}, &all);
         !status.ok()) {
       say(status.message());
+      exchange.store(Exchange::kOver, std::memory_order_release);
       uplink.send(FrameKind::kEnd);
       continue;
     }
@@ -99,6 +100,7 @@ void attend(Uplink& uplink, boot::PmixSession& session, const boot::PmixJob& job
                     packer.text({reinterpret_cast<const char*>(&other.card), sizeof other.card}).body());
     }
   }
+  if (!given) exchange.store(Exchange::kOver, std::memory_order_release);
 }
 
 int run_alone(const RunOptions& options, const Program& program) {
@@ -158,7 +160,7 @@ int pmix_agent_command(int argc, char** argv) {
   // process ends without a word.
   const std::int64_t end_ns = base::real_now_ns() + kExchangeNs;
   while (status != 0 && exchange.load(std::memory_order_acquire) != Exchange::kDone) {
-    if (exchange.load(std::memory_order_acquire) == Exchange::kNone || base::real_now_ns() > end_ns) _exit(status);
+    if (exchange.load(std::memory_order_acquire) == Exchange::kOver || base::real_now_ns() > end_ns) _exit(status);
     const timespec nap{0, 10'000'000};
     nanosleep(&nap, nullptr);
   }

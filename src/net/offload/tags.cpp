@@ -97,6 +97,7 @@ Pool* TagPools::pool_of_this_thread() {
 }
 
 Request* TagPools::take() {
+  if (closed_.load(std::memory_order_relaxed)) return nullptr;  // ordered by whatever let the caller come after close()
   Pool* pool = pool_of_this_thread();
   if (pool == nullptr) {
     Request* request = pop_stock();
@@ -180,7 +181,7 @@ const void* TagPools::keep(Request& request, const void* payload, std::size_t by
 }
 
 bool TagPools::collect_all() noexcept {
-  closed_.store(true, std::memory_order_relaxed);  // see find_pool()
+  close();
   while (pop_stock() != nullptr) ++collected_;
   for (Pool& pool : pools_) {
     // relaxed: no other thread takes, and what others gave back comes by the acquire, which pairs with give_back()

@@ -42,7 +42,9 @@ class TagPools : public std::enable_shared_from_this<TagPools> {
   // Shared with the threads that hold a pool of it: they may end after the transport did.
   static std::shared_ptr<TagPools> create(std::uint32_t tags, std::size_t payload_bytes_max);
 
-  Request* take();  // nullptr: every tag is under way, or idle in another thread's pool
+  Request* take();  // nullptr: every tag is under way, or idle in another thread's pool; or it is closed
+  // No thread takes now; from here on none gets any.
+  void close() noexcept { closed_.store(true, std::memory_order_relaxed); }
   void give_back(Request& request) noexcept;
 
   // Bytes that stay until the request completes; `payload` itself where it is longer than payload_bytes_max: that of a long

@@ -59,10 +59,13 @@ struct OffloadTransport::HandlerTable {
   struct Handler {
     HandlerFunction function = nullptr;
     void* context = nullptr;
+    HandlerTable* table = nullptr;
   };
   std::array<Handler, kHandlersMax> handlers;
   PeerFailureFunction peer_failure = nullptr;
   void* peer_failure_context = nullptr;
+  base::SharedLock lock;  // while one of them runs
+  bool closed = false;    // Guarded by lock: the wrapper is gone.
 
   static HandlerTable& make() {
     static std::mutex mutex;
@@ -90,10 +93,18 @@ OffloadTransport::~OffloadTransport() {
   if (!threads_.empty()) below_.wake();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  {
+    const std::lock_guard guard(handlers_->lock);
+    tags_->close();  // handlers go on answering, and issue nothing more
+  }
   bool all = false;
   try {  // F7
     all = serve([](void* tags) { return static_cast<TagPools*>(tags)->collect_all(); }, tags_.get(), kLeaveNs);
   } catch (...) {  // a simulated process that was killed (net/sim/script.hpp Q3): nothing of it completes any more
+  }
+  {
+    const std::lock_guard guard(handlers_->lock);
+    handlers_->closed = true;
   }
   if (all) return;
   base::log_warn("process {} leaves while requests are under way that nobody completed", self());
@@ -248,13 +259,14 @@ void OffloadTransport::set_handler(HandlerId id, HandlerFunction function, void*
   if (direct()) return below_.set_handler(id, function, context);
   AYT_CHECK(id < kHandlersMax, "handler {}", id);
   HandlerTable::Handler& handler = handlers_->handlers[id];
-  handler = {function, context};
+  handler = {function, context, handlers_};
   below_.set_handler(
       id,
       [](void* entry, const Message& message) {
         const CallbackScope scope;
         const auto& its = *static_cast<HandlerTable::Handler*>(entry);
-        its.function(its.context, message);
+        const std::lock_guard guard(its.table->lock);
+        if (!its.table->closed) its.function(its.context, message);
       },
       &handler);
 }
@@ -266,8 +278,10 @@ void OffloadTransport::set_peer_failure_handler(PeerFailureFunction function, vo
   below_.set_peer_failure_handler(
       [](void* table, ProcessId failed) {
         const CallbackScope scope;
-        const auto& handlers = *static_cast<HandlerTable*>(table);
-        if (handlers.peer_failure != nullptr) handlers.peer_failure(handlers.peer_failure_context, failed);
+        auto& handlers = *static_cast<HandlerTable*>(table);
+        const std::lock_guard guard(handlers.lock);
+        if (handlers.peer_failure != nullptr && !handlers.closed)
+          handlers.peer_failure(handlers.peer_failure_context, failed);
       },
       handlers_);
 }

@@ -178,6 +178,26 @@ void yield_until_asked() {
   asker.join();
 }
 
+// With one turn, which is held: an OS thread that asks lets another one run, which its answer needs.
+void ask_from_outside() {
+  const ayatori::pinned here;
+  static std::atomic<bool> answered{false};
+  std::unique_lock held(*lock);
+  ayatori::thread holder(ayatori::on(1), [] {
+    const ayatori::pinned stays;
+    check(ayatori::call_rpc(*the_net, 0, kHold, nullptr, 0).ok(), "a question whose handler waits");
+  });
+  begun->arrive_and_wait();
+  std::thread outside([] {
+    check(ask<int>(1, kBack, 41) == 42, "what an OS thread asks");
+    answered = true;
+  });
+  while (!answered) ayatori::this_thread::yield();
+  outside.join();
+  held.unlock();
+  holder.join();
+}
+
 // With one turn, which is held: two questions of 30 MiB wait, two more are refused; then those are answered.
 void flood() {
   const ayatori::pinned here;
@@ -297,14 +317,16 @@ int main(int argc, char** argv) {
   net::OwnedTransport owned = net::open(options);
   net::Transport& job = *owned;
   const int next = (job.self() + 1) % job.processes();
-  // Comes before the run, is told in it.
+  // Comes before the run, is told in it: which may end before that in mode left.
+  const bool comes_before = mode != "left";
   const int asked = 41;
   int answer = 0;
   std::atomic<bool> told{false};
   const net::Callback done{
       [](void* was_told, net::Completion c) { *static_cast<std::atomic<bool>*>(was_told) = c.ok(); }, &told};
-  net::until_taken(
-      job, [&] { return job.try_rpc_async({next, kPlus, &asked, sizeof asked, &answer, sizeof answer, done}); });
+  if (comes_before)
+    net::until_taken(
+        job, [&] { return job.try_rpc_async({next, kPlus, &asked, sizeof asked, &answer, sizeof answer, done}); });
   // Is not told before the run ends.
   std::thread asker;
   if (mode == "left" && job.self() == 0)
@@ -323,6 +345,10 @@ int main(int argc, char** argv) {
       check(ask<int>((ayatori::process_id() + 1) % ayatori::process_count(), kFork, 41) == 42, "a child that asks");
       return all_well ? 0 : 1;
     }
+    if (mode == "outside") {  // AYATORI_RPC_THREADS=1
+      ask_from_outside();
+      return all_well ? 0 : 1;
+    }
     if (mode == "flood") {  // AYATORI_RPC_THREADS=1
       flood();
       return all_well ? 0 : 1;
@@ -336,7 +362,8 @@ int main(int argc, char** argv) {
     if (mode == "throws") ayatori::call_rpc(*the_net, ayatori::process_count() - 1, kThrow, nullptr, 0);
     return root();
   });
-  check(net::wait_until(job, [&] { return told.load(); }) && answer == 42, "what came before the run");
+  if (comes_before)
+    check(net::wait_until(job, [&] { return told.load(); }) && answer == 42, "what came before the run");
   if (asker.joinable()) asker.join();
   net::barrier(job);
   if (mode == "late") {  // nobody answers any more

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Handlers on user-level threads: over shm, over tcp between threads that share memory and between such that share none, with
-# few turns and few workers, with one turn for a handler whose child asks back, and by offloading; an exception in one; an RPC
+# few turns and few workers, with one turn for a handler whose child asks back or while an OS thread asks, and by offloading; an exception in one; an RPC
 # that comes too late, and one that the end of the run leaves behind; too many bytes of questions, too long an answer, a
 # handler that exits its thread.
 # Usage: rpc_threads.sh FOLDER_OF_PROGRAMS
@@ -19,8 +19,10 @@ for transport in shm tcp; do
 done
 call env AYATORI_RPC_THREADS=4 "$bin/ayatori" run -n 2 -w 1 "$threads"
 is 0 && says '^check: ok$' && lines 0
-call env AYATORI_RPC_THREADS=1 "$bin/ayatori" run -n 2 "$threads" turn
-is 0 && says '^check: ok$' && lines 0
+for held in turn outside; do
+  call env AYATORI_RPC_THREADS=1 "$bin/ayatori" run -n 2 "$threads" $held
+  is 0 && says '^check: ok$' && lines 0
+done
 for mode in offload worker; do
   for transport in shm tcp; do
     call env AYATORI_NET_OFFLOAD=$mode "$bin/ayatori" run -n 2 --transport $transport "$threads"
@@ -36,8 +38,11 @@ is 0 && says '^check: ok$'
 call "$bin/ayatori" run -n 3 "$bin/rpc_threads"
 is 0 && says '^check: ok$' && lines 0
 # Nothing goes on with the handler that the run left behind.
-call env ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" "$bin/ayatori" run -n 2 "$threads" left
-is 0 && says '^check: ok$' && lines 0
+for mode in direct offload worker; do
+  call env ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" AYATORI_NET_OFFLOAD=$mode \
+    "$bin/ayatori" run -n 2 "$threads" left
+  is 0 && says '^check: ok$' && lines 0
+done
 for transport in shm tcp; do
   call env AYATORI_RPC_THREADS=1 "$bin/ayatori" run -n 2 --transport $transport "$threads" flood
   is 0 && says '^check: ok$' && lines 0
