@@ -269,6 +269,7 @@ Descriptor* take_start(Worker& w) noexcept {
   if (!start) return nullptr;
   s.starved_ns.store(0, std::memory_order_relaxed);
   const Room room = take_free(w, alignof(Start*), sizeof(Start*));
+  AYT_CHECK(room.thread != nullptr, "a free stack has no room for a pointer");
   *static_cast<Start**>(to_writable(room.object)) = start;
   prepare_first(room.thread, &start_main);
   room.thread->join.detach();  // nobody knows it yet
