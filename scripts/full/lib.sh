@@ -4,6 +4,7 @@
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/lib.sh
 bin=build/release/bin
+mkdir -p build/full || exit 2 # where ./check --full has it
 
 # The verdict is the last line; nothing runs after it.
 shown() { echo "$*" && exit 0; }
