@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -20,6 +21,8 @@ constexpr unsigned kBatchId = 1;  // of the only active message
 // Of one message of UCX's TCP: holds the usual batch, so that it needs no putting together.
 constexpr const char* kTcpSegment = "272K";
 constexpr std::size_t kDirectBytesMin = 4096;  // of a part that is worth sending from where it lies
+// Of the head of a message: UCX 1.13 keeps its length in 16 bits, whatever it says itself.
+constexpr std::size_t kHeadBytesMax = 65535;
 constexpr std::size_t kPaddingEnd = 8;
 
 // One connection. Its addresses are UCX's user data: it stays where it is.
@@ -88,11 +91,12 @@ class UcxWire final : public Wire {
     status = ucx_.worker_create(context_, &worker, &worker_);
     if (status != UCS_OK) return failed(config, status);
     ucp_worker_attr_t attributes{};
-    attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
+    attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
     status = ucx_.worker_query(worker_, &attributes);
     if (status != UCS_OK) return failed(config, status);
     address_ = attributes.address;
     address_bytes_ = attributes.address_length;
+    head_bytes_max_ = std::min(attributes.max_am_header, kHeadBytesMax);
     status = ucx_.worker_get_efd(worker_, &descriptor_);
     if (status != UCS_OK) return failed("sleep", status);
 
@@ -150,7 +154,7 @@ class UcxWire final : public Wire {
     const bool padded = parts.back().iov_len < kPaddingEnd;
     const std::size_t last = parts.size() - (padded ? 2 : 1);
     for (const iovec& part : parts.first(last)) put(end, part);
-    if (end.has_sent && last != 0 && parts[last].iov_len >= kDirectBytesMin) {
+    if (end.has_sent && last != 0 && parts[last].iov_len >= kDirectBytesMin && end.batch.size() <= head_bytes_max_) {
       const Sent sent = send_at_once(end, parts[last]);
       if (sent != Sent::kNoRoom) return sent;
     }
@@ -268,6 +272,7 @@ class UcxWire final : public Wire {
   ucp_worker_h worker_ = nullptr;
   ucp_address_t* address_ = nullptr;
   std::size_t address_bytes_ = 0;
+  std::size_t head_bytes_max_ = 0;
   int descriptor_ = -1;  // UCX's
   Arrivals* arrivals_ = nullptr;
   std::uint64_t sent_ = 0;

@@ -5,13 +5,16 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "net/ucx/inbox.hpp"
+#include "net/ucx/wire.hpp"
 #include "tcp_raw_peer.hpp"
 #include "ucx_harness.hpp"
 
@@ -164,6 +167,64 @@ TEST(UcxInbox, CutBatchesAndStrangeHeadersAreRefused) {
   EXPECT_FALSE(ucx::parse_batch_header(bytes, 3, &parsed));
   EXPECT_FALSE(ucx::parse_batch_header(bytes.first(sizeof header - 1), 4, &parsed));
   EXPECT_FALSE(ucx::parse_batch_header({}, 4, &parsed));
+}
+
+// --- UCX itself ---
+
+// Keeps what arrives.
+struct Kept final : ucx::Arrivals {
+  void on_batch(const ucx::Batch& batch) override {
+    RawBytes whole(batch.head.begin(), batch.head.end());
+    whole.insert(whole.end(), batch.rest.begin(), batch.rest.end());
+    batches.push_back(std::move(whole));
+  }
+  std::deque<RawBytes> batches;
+};
+
+// A receiver that does not look for a while, so that the socket takes batches in part; parts of all lengths.
+TEST(UcxWire, BatchesArriveWholeHoweverTheyWent) {
+  if (const char* why = UcxTcp::missing()) GTEST_SKIP() << why;
+  std::array<std::unique_ptr<ucx::Wire>, 2> wires;
+  std::array<Kept, 2> kept;
+  for (std::unique_ptr<ucx::Wire>& wire : wires) ASSERT_TRUE(ucx::Wire::open({2, "lo", "tcp"}, &wire).ok());
+  const auto progress = [&] {
+    for (std::size_t i = 0; i < 2; ++i) wires[i]->progress(kept[i]);
+  };
+  const RawBytes hello(24);
+  for (std::size_t i = 0; i < 2; ++i) {  // wire.hpp L7
+    ASSERT_EQ(wires[i]->connect(static_cast<ProcessId>(1 - i), wires[1 - i]->address()), nullptr);
+    while (wires[i]->greet(static_cast<ProcessId>(1 - i), hello) == ucx::Wire::Sent::kNoRoom) progress();
+  }
+  while (kept[0].batches.empty() || kept[1].batches.empty()) progress();
+  kept[1].batches.clear();
+
+  std::mt19937 random(11);
+  std::deque<RawBytes> sent;
+  for (int round = 0; round < 50; ++round) {
+    ucx::Wire::Sent result = ucx::Wire::Sent::kDone;
+    while (result == ucx::Wire::Sent::kDone) {
+      std::vector<RawBytes> pieces(1 + random() % 4);
+      for (RawBytes& piece : pieces) piece.resize(8 * (1 + random() % (random() % 4 == 0 ? 8192 : 64)));
+      if (random() % 2 != 0) pieces.back().resize(8 + random() % (256 << 10));
+      std::vector<iovec> parts;
+      RawBytes whole;
+      for (RawBytes& piece : pieces) {
+        for (std::byte& byte : piece) byte = static_cast<std::byte>(1 + random() % 255);
+        parts.push_back({piece.data(), piece.size()});
+        whole.insert(whole.end(), piece.begin(), piece.end());
+      }
+      result = wires[0]->send(1, parts);
+      ASSERT_NE(result, ucx::Wire::Sent::kFailed) << wires[0]->trouble(1);
+      sent.push_back(std::move(whole));
+    }
+    while (kept[1].batches.size() < sent.size()) progress();
+    wires[0]->take_sent();
+    for (std::size_t i = 0; i < sent.size(); ++i)
+      ASSERT_TRUE(std::equal(sent[i].begin(), sent[i].end(), kept[1].batches[i].begin(), kept[1].batches[i].end()))
+          << "round " << round << ", batch " << i << " of " << sent[i].size() << " bytes";
+    sent.clear();
+    kept[1].batches.clear();
+  }
 }
 
 // --- control connections ---
