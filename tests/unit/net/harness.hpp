@@ -61,6 +61,15 @@ inline shm::ShmConfig shm_config(const Job& job) {
   return config;
 }
 
+// nullptr, or why members cannot be processes.
+inline const char* forks_missing() noexcept {
+#ifdef __SANITIZE_THREAD__
+  return "ThreadSanitizer watches one process";
+#else
+  return nullptr;
+#endif
+}
+
 // A process for each member, in which `life` runs; the caller waits for them (check_ends).
 inline std::vector<pid_t> fork_members(int processes, const std::function<void(ProcessId)>& life) {
   std::vector<pid_t> members;
@@ -94,10 +103,7 @@ struct ShmForks {
   static constexpr bool kReal = true;
   static std::string name() { return "ShmForks"; }
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
-#ifdef __SANITIZE_THREAD__
-    (void)job, (void)prepare, (void)body;
-    GTEST_SKIP() << "ThreadSanitizer watches one process";
-#else
+    if (const char* why = forks_missing()) GTEST_SKIP() << why;
     std::unique_ptr<shm::ShmWorld> world;
     ASSERT_TRUE(shm::ShmWorld::create(shm_config(job), &world).ok());
     auto* memory = static_cast<std::byte*>(world->map_shared(kMemoryBytes * static_cast<std::size_t>(job.processes)));
@@ -111,7 +117,6 @@ struct ShmForks {
       barrier(net);
       body(context);
     }));
-#endif
   }
 };
 

@@ -96,10 +96,7 @@ struct ServedHosts {
   static std::string name() { return std::string(Wire::kName) + "Hosts"; }
 
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
-#ifdef __SANITIZE_THREAD__
-    (void)job, (void)prepare, (void)body;
-    GTEST_SKIP() << "ThreadSanitizer watches one process";
-#else
+    if (const char* why = forks_missing()) GTEST_SKIP() << why;
     if (const char* why = Wire::missing()) GTEST_SKIP() << why;
     const TwoHosts hosts;
     if (!hosts.made()) GTEST_SKIP() << "two network namespaces cannot be made (needs root, and a kernel that lets it)";
@@ -128,7 +125,6 @@ struct ServedHosts {
       run_member<Wire>(std::move(config), 3, [] { raise(SIGKILL); }, prepare, body);
     }));
     munmap(memory, sizeof(Shared));
-#endif
   }
 };
 

@@ -96,14 +96,10 @@ struct ServedForks {
     return members;
   }
   static void run(const Job& job, const Prepare& prepare, const Body& body) {
-#ifdef __SANITIZE_THREAD__
-    (void)job, (void)prepare, (void)body;
-    GTEST_SKIP() << "ThreadSanitizer watches one process";
-#else
+    if (const char* why = forks_missing()) GTEST_SKIP() << why;
     if (const char* why = Wire::missing()) GTEST_SKIP() << why;
     Members made(job);
     check_ends(start(made, prepare, body));
-#endif
   }
 };
 
