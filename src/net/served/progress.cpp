@@ -245,41 +245,53 @@ bool ServedTransport::wait(bool (*until)(void* data), void* data, std::int64_t t
 void ServedTransport::progress_thread_main() {
   pthread_setname_np(pthread_self(), "ayatori-net");
   const std::int64_t slice_ns = std::min(kSleepSliceNs, served_.heartbeat_interval_ns / 4);
+  const auto told_to_stop = [](void* self) {
+    return static_cast<ServedTransport*>(self)->stop_.load(std::memory_order_seq_cst);  // pairs with the destructor
+  };
+  const auto stopped = [](void* self) {
+    auto& net = *static_cast<ServedTransport*>(self);
+    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits();  // pairs with the destructor
+  };
+  const auto stopped_or_disarmed = [](void* self) {
+    auto& net = *static_cast<ServedTransport*>(self);
+    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() || net.disarmed() ||
+           !net.watches_alone_.load(std::memory_order_seq_cst);  // pairs with make_progress()
+  };
+  const auto unwatched = [](void* self) {
+    auto& net = *static_cast<ServedTransport*>(self);
+    return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() ||
+           net.watchers_.load(std::memory_order_seq_cst) == 0;  // pairs with sleep()
+  };
   std::int64_t nap_ns = kNapNsMin;
   std::uint32_t polls = 0;
   while (!stop_.load(std::memory_order_acquire)) {  // pairs with the destructor
-    const bool ran = progress() != 0;
-    const std::uint32_t polls_now = polls_.load(std::memory_order_relaxed);
-    const bool alone = polls_now == polls + 1;  // no poll but our own since the last turn (D6)
-    polls = polls_now;
-    if (ran) {
-      nap_ns = kNapNsMin;
+    // Somebody polled since the last look: a look of ours would only take the CPU and the poll lock from him (D6).
+    const std::uint32_t before = std::exchange(polls, polls_.load(std::memory_order_relaxed));
+    const bool others_poll = polls != before;
+    std::size_t did = 0;
+    std::int64_t now_ns = 0;
+    if (others_poll && !work_waits()) {
+      janitor_.sleep(-1, nap_ns, stopped, this);
+      nap_ns = std::min(nap_ns * 2, kNapNsMax / 2);  // the last poll may have been at the beginning of a nap
       continue;
     }
-    const bool others_watch = watchers_.load(std::memory_order_seq_cst) != 0;
-    const auto stopped = [](void* self) {
-      auto& net = *static_cast<ServedTransport*>(self);
-      return net.stop_.load(std::memory_order_seq_cst) || net.work_waits();  // pairs with the destructor
-    };
-    const auto stopped_or_disarmed = [](void* self) {
-      auto& net = *static_cast<ServedTransport*>(self);
-      return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() || net.disarmed();
-    };
-    const auto unwatched = [](void* self) {
-      auto& net = *static_cast<ServedTransport*>(self);
-      return net.stop_.load(std::memory_order_seq_cst) || net.work_waits() ||
-             net.watchers_.load(std::memory_order_seq_cst) == 0;  // pairs with sleep()
-    };
-    if (others_watch) {
+    nap_ns = kNapNsMin;
+    if (!make_progress(&did, &now_ns)) {  // whoever has the lock may have lost the CPU to us, or run a long handler
+      janitor_.sleep(-1, nap_ns, told_to_stop, this);
+      continue;
+    }
+    const bool alone = polls_.load(std::memory_order_relaxed) == polls + 1;
+    ++polls;
+    if (did != 0 || !alone) continue;
+    if (watchers_.load(std::memory_order_seq_cst) != 0) {
       janitor_.sleep(-1, slice_ns, unwatched, this);
-      nap_ns = kNapNsMin;
-    } else if (!alone || services_.pending()) {
-      janitor_.sleep(-1, nap_ns, stopped, this);
-      nap_ns = std::min(nap_ns * 2, kNapNsMax);
+    } else if (services_.pending()) {  // waits for room, of which nobody tells
+      janitor_.sleep(-1, kNapNsMin, stopped, this);
     } else {
       const std::int64_t limit_ns = std::min(slice_ns, arm_all());
+      watches_alone_.store(true, std::memory_order_seq_cst);
       if (limit_ns > 0) janitor_.sleep(epoll_.fd(), limit_ns, stopped_or_disarmed, this);
-      nap_ns = kNapNsMin;
+      watches_alone_.store(false, std::memory_order_relaxed);
     }
   }
 }
