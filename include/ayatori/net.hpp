@@ -35,8 +35,9 @@
 namespace ayatori::net {
 
 struct OpenOptions {
-  // "shm": processes of one machine that `ayatori run` has started; "tcp"; "ucx" (where UCX is installed); "auto": the first
-  // where it is possible, else the second. Empty: what the knob AYATORI_TRANSPORT says. The same in all processes.
+  // "shm": processes of one machine that `ayatori run` has started; "tcp"; "ucx" (where UCX is installed); "shm+tcp" and
+  // "shm+ucx": shared memory on a machine, the wire between; "auto": the first where it reaches all, else "shm+tcp". Empty:
+  // what the knob AYATORI_TRANSPORT says. The same in all processes.
   std::string_view transport;
   // How long to wait for the other processes; 0: the knob AYATORI_START_TIMEOUT.
   std::int64_t timeout_ns = 0;
@@ -60,7 +61,7 @@ OwnedTransport try_open(const OpenOptions& options, std::string* why);
 
 // Memory that every transport can register: zeroed, at a multiple of 4,096; nullptr when there is none left (on one machine
 // AYATORI_NET_MEMORY bounds it). Other memory can be registered where Transport::register_memory says so: with tcp and in jobs
-// of one process any. Any thread.
+// of one process any. Processes of a machine that srun or mpirun has started share what is allocated after open(). Any thread.
 void* allocate_memory(std::size_t bytes) noexcept;
 // Of allocate_memory(), unregistered; null is nothing. Any thread.
 void free_memory(void* memory) noexcept;

@@ -25,6 +25,7 @@ constexpr std::int64_t kForeverNs = std::int64_t{100} * 365 * 24 * 3600 * base::
 
 struct Reserved {
   bool ucx = false;
+  bool meets = false;  // was started apart from others of its machine
   tcp::TcpConfig config;
   std::vector<tcp::Socket> listeners;  // on one machine: of all
   std::unique_ptr<shm::ShmWorld> world;
@@ -56,6 +57,7 @@ base::Status reserve_here(int processes, Reserved* r) {
 
 base::Status attach_wide(Reserved&& r, std::unique_ptr<Transport>* transport) {
   const auto listening = std::make_shared<Listening>();
+  if (r.meets) listening->meeting.open();
   const bootstrap::MakeCard network_card =
       make_network_card(listening, bootstrap::job().control->cards[bootstrap::job().number()].host);
   const auto make_card = [&](bool loopback, bootstrap::Card* card) {
@@ -68,6 +70,14 @@ base::Status attach_wide(Reserved&& r, std::unique_ptr<Transport>* transport) {
     return base::error_status(base::Code::kInvalid, "{}", why);
   r.config.start_timeout_ns = base::knob_int("AYATORI_START_TIMEOUT") * base::kNsPerSecond;
   if (base::Status status = configure(members, *listening, &r.config); !status.ok()) return status;
+  if (r.meets) {
+    std::unique_ptr<shm::ShmWorld> world;
+    if (base::Status status =
+            meet_neighbours(members, *listening, kPayloadBytes, kRequests, 0, r.config.start_timeout_ns, &world);
+        !status.ok())
+      return status;
+    r.config.world = world.release();  // lives as long as the process
+  }
   return connect_members(r.ucx, std::move(r.config), std::move(listening->interface), {}, transport);
 }
 
@@ -83,6 +93,7 @@ base::Status reserve_job_network(const TransportChoice& choice, std::span<const 
     if (base::Status status = make_neighbours(kPayloadBytes, kRequests, &r.world); !status.ok()) return status;
   const bootstrap::Job& job = bootstrap::job();
   if (job.process_count > 1) r.config.world = r.world.get();
+  r.meets = choice.shm && job.is_wide() && job.process_count == 1;
   if (job.is_wide())
     r.likeness = bootstrap::likeness_of_this_process(settings);
   else if (const base::Status status = reserve_here(job.process_count, &r); !status.ok())

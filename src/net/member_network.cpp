@@ -30,6 +30,16 @@ void copy_text(std::string_view text, std::span<char> to) {
   to[bytes] = '\0';
 }
 
+shm::ShmConfig neighbours_config(int processes, std::size_t payload_bytes, std::uint32_t requests) {
+  shm::ShmConfig config;
+  config.processes = processes;
+  config.has_descriptors = true;
+  config.payload_bytes_max = config.reply_bytes_max = payload_bytes;
+  config.rpcs_max = std::min(requests, kRpcsMax);
+  while (config.ring_units * shm::MpscRing::kUnitBytes < 8 * payload_bytes) config.ring_units *= 2;
+  return config;
+}
+
 template <class WireTransport>
 base::Status connect(std::unique_ptr<WireTransport> net, const std::function<void(Transport&)>& prepare,
                      bool between_machines, std::unique_ptr<Transport>* result) {
@@ -63,6 +73,7 @@ boot::MakeCard make_network_card(SharedListening listening, std::string host) {
     card->address_bytes = static_cast<std::uint32_t>(address.bytes);
     copy_text(host.empty() ? boot::host_of_this_process() : host, card->host);
     copy_text(boot::place_of_this_process(), card->place);
+    copy_text(listening->meeting.name(), card->meeting);
     return base::ok_status();
   };
 }
@@ -93,14 +104,16 @@ base::Status make_neighbours(std::size_t payload_bytes, std::uint32_t requests, 
   const boot::Job& job = boot::job();
   if (job.processes() == 1) return base::ok_status();
   const int first = job.number() - job.process_id;
-  shm::ShmConfig config;
-  config.processes = job.processes();
+  shm::ShmConfig config = neighbours_config(job.processes(), payload_bytes, requests);
   config.members = (~std::uint64_t{0} >> (kMaxProcesses - job.process_count)) << first;
-  config.has_descriptors = true;
-  config.payload_bytes_max = config.reply_bytes_max = payload_bytes;
-  config.rpcs_max = std::min(requests, kRpcsMax);
-  while (config.ring_units * shm::MpscRing::kUnitBytes < 8 * payload_bytes) config.ring_units *= 2;
   return shm::ShmWorld::create(config, world);
+}
+
+base::Status meet_neighbours(const boot::Membership& job, Listening& listening, std::size_t payload_bytes,
+                             std::uint32_t requests, std::size_t shared_bytes, std::int64_t timeout_ns,
+                             std::unique_ptr<shm::ShmWorld>* world) {
+  return listening.meeting.meet(job, neighbours_config(job.processes, payload_bytes, requests), shared_bytes,
+                                timeout_ns, world);
 }
 
 base::Status connect_members(bool ucx, tcp::TcpConfig config, std::string interface,

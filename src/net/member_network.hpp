@@ -10,6 +10,7 @@
 #include <ayatori/net/transport.hpp>
 #include "base/status.hpp"
 #include "net/bootstrap/membership.hpp"
+#include "net/meeting.hpp"
 #include "net/shm/world.hpp"
 #include "net/tcp/config.hpp"
 
@@ -19,6 +20,7 @@ namespace ayatori::net {
 struct Listening {
   tcp::Socket socket;
   std::string interface;  // empty: loopback
+  Meeting meeting;        // opened by who wants to share memory with processes that were started apart
 };
 using SharedListening = std::shared_ptr<Listening>;
 
@@ -32,6 +34,12 @@ base::Status configure(const bootstrap::Membership& job, Listening& listening, t
 // before the fork; maps the same in each image of a job, also for one that is alone on its machine, which does not use it.
 // `payload_bytes`, `requests`: of the job's network.
 base::Status make_neighbours(std::size_t payload_bytes, std::uint32_t requests, std::unique_ptr<shm::ShmWorld>* world);
+
+// The same for members that were started apart, with room for `shared_bytes` of map_shared(); nullptr: there are no others on
+// this machine, or none that can (Meeting::meet).
+base::Status meet_neighbours(const bootstrap::Membership& job, Listening& listening, std::size_t payload_bytes,
+                             std::uint32_t requests, std::size_t shared_bytes, std::int64_t timeout_ns,
+                             std::unique_ptr<shm::ShmWorld>* world);
 
 // A transport over UCX or tcp that has connected, not been started. `prepare` (may be empty) gets it before. `interface`: as in
 // Listening.

@@ -21,7 +21,7 @@ namespace ayatori::net::bootstrap {
 
 inline constexpr int kMaxProcesses = 64;
 inline constexpr std::uint64_t kMagic = 0x726f746179410001;     // "\1\0Ayator"
-inline constexpr std::uint32_t kVersion = 3;                    // of this layout and of the messages
+inline constexpr std::uint32_t kVersion = 4;                    // of this layout and of the messages
 inline constexpr const char* kControlName = "ayatori-control";  // of the memfd, as /proc/PID/fd shows it
 inline constexpr const char* kBootVariable = "AYATORI__BOOT";   // "CONTROL_FD,SOCKET_FD"
 inline constexpr const char* kNoteOwner = "Ayatori";            // ELF note in every program that has the library
@@ -56,12 +56,13 @@ struct Likeness {
 // How its peers reach a process, and what they call it: plain data, the same on all machines.
 struct Card {
   char host[64] = {};               // its machine's name, for messages
-  char place[80] = {};              // place.hpp: equal where loopback, and later shared memory, reaches it
+  char place[80] = {};              // place.hpp: equal where loopback and shared memory reach it
   unsigned char address[28] = {};   // sockaddr_in or sockaddr_in6 of its listener
   std::uint32_t address_bytes = 0;  // 0: it has none
   Likeness likeness;                // of jobs of threads
+  char meeting[8] = {};             // net/meeting.hpp; empty: it shares no memory with who was started apart
 };
-static_assert(sizeof(Card) == 216);
+static_assert(sizeof(Card) == 224);
 using Secret = std::array<unsigned char, 32>;
 
 struct alignas(64) MemberControl {

@@ -21,15 +21,21 @@ namespace {
 constexpr std::size_t kPage = 4096;
 
 struct Arena {
-  // Constant after the fork.
+  // Constant after the fork, or guarded by mutex: members that were started apart get it later.
   std::byte* base = nullptr;  // of all parts; nullptr: there is no arena
   std::size_t part_bytes = 0;
+  std::size_t bytes = 0;
+  int self = -1;  // whose part is ours; -1: that of this number among those of the machine
 
   // Guarded by mutex.
   std::mutex mutex;
   bool attached = false;                    // `free` is there
   std::map<std::byte*, std::size_t> free;   // of our part, by address; no two touch
   std::map<std::byte*, std::size_t> given;  // in and outside the arena
+
+  bool holds(const std::byte* memory) const noexcept {
+    return base != nullptr && memory >= base && memory < base + bytes;
+  }
 };
 
 Arena& arena() {
@@ -39,7 +45,7 @@ Arena& arena() {
 
 void* take(Arena& arena, std::size_t bytes) {
   if (!arena.attached) {
-    const auto self = static_cast<std::size_t>(bootstrap::job().process_id);
+    const auto self = static_cast<std::size_t>(arena.self >= 0 ? arena.self : bootstrap::job().process_id);
     arena.free.emplace(arena.base + self * arena.part_bytes, arena.part_bytes);
     arena.attached = true;
   }
@@ -77,12 +83,33 @@ void give_back(Arena& arena, std::byte* memory, std::size_t bytes) {
 base::Status memory::reserve(shm::ShmWorld& world, int processes, std::size_t bytes_each) {
   if (processes == 1) return base::ok_status();
   Arena& arena = net::arena();
-  arena.part_bytes = (bytes_each + kPage - 1) / kPage * kPage;
-  const std::size_t bytes = arena.part_bytes * static_cast<std::size_t>(processes);
-  arena.base = static_cast<std::byte*>(world.map_shared(bytes));
+  arena.bytes = bytes_of_parts(processes, bytes_each);
+  arena.part_bytes = arena.bytes / static_cast<std::size_t>(processes);
+  arena.base = static_cast<std::byte*>(world.map_shared(arena.bytes));
   if (arena.base != nullptr) return base::ok_status();
   return base::system_status(errno, base::formatted("cannot reserve {} for each of {} processes (AYATORI_NET_MEMORY)",
                                                     base::size_text(arena.part_bytes), processes));
+}
+
+std::size_t memory::bytes_of_parts(int processes, std::size_t bytes_each) {
+  return (bytes_each + kPage - 1) / kPage * kPage * static_cast<std::size_t>(processes);
+}
+
+bool memory::is_reserved() noexcept {
+  Arena& arena = net::arena();
+  std::lock_guard lock(arena.mutex);
+  return arena.base != nullptr;
+}
+
+void memory::reserve_apart(shm::ShmWorld& world, int self, int processes, std::size_t bytes_each) {
+  Arena& arena = net::arena();
+  std::lock_guard lock(arena.mutex);
+  AYT_CHECK(arena.base == nullptr);
+  arena.self = self;
+  arena.bytes = bytes_of_parts(processes, bytes_each);
+  arena.part_bytes = arena.bytes / static_cast<std::size_t>(processes);
+  arena.base = static_cast<std::byte*>(world.map_shared(arena.bytes));
+  AYT_CHECK(arena.base != nullptr, "a world without room for {} bytes", arena.bytes);
 }
 
 void* allocate_memory(std::size_t bytes) noexcept try {
@@ -90,7 +117,11 @@ void* allocate_memory(std::size_t bytes) noexcept try {
   bytes = bytes == 0 ? kPage : (bytes + kPage - 1) / kPage * kPage;
   Arena& arena = net::arena();
   std::lock_guard lock(arena.mutex);
-  if (arena.base != nullptr) return take(arena, bytes);
+  if (arena.base != nullptr) {
+    void* const part = take(arena, bytes);
+    if (part != nullptr || arena.self < 0)
+      return part;  // members that were started apart go on with memory of their own
+  }
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   arena.given.emplace(static_cast<std::byte*>(memory), bytes);
@@ -107,8 +138,8 @@ void free_memory(void* memory) noexcept {
   AYT_CHECK(at != arena.given.end(), "free_memory() of what allocate_memory() did not give");
   const std::size_t bytes = at->second;
   arena.given.erase(at);
-  if (arena.base != nullptr)
-    give_back(arena, static_cast<std::byte*>(memory), bytes);
+  if (auto* const bytes_at = static_cast<std::byte*>(memory); arena.holds(bytes_at))
+    give_back(arena, bytes_at, bytes);
   else
     ::munmap(memory, bytes);
 }

@@ -20,6 +20,7 @@
 #include "net/idle.hpp"
 #include "net/member_network.hpp"
 #include "net/offload/transport.hpp"
+#include "net/open/memory.hpp"
 #include "net/open/prepare.hpp"
 #include "net/shm/transport.hpp"
 #include "net/transport_choice.hpp"
@@ -84,6 +85,19 @@ class Offloading {
   std::unique_ptr<offload::OffloadTransport> above_;
 };
 
+// Those of this machine that were started apart. Lives as long as the process, for its memory has been given out.
+base::Status meet(const boot::Membership& job, Listening& listening, std::int64_t timeout_ns, tcp::TcpConfig* config) {
+  const std::size_t bytes_each = memory::is_reserved() ? 0 : base::knob_size("AYATORI_NET_MEMORY");
+  std::unique_ptr<shm::ShmWorld> world;
+  if (base::Status status = meet_neighbours(job, listening, config->payload_bytes_max, config->requests_max,
+                                            memory::bytes_of_parts(job.processes, bytes_each), timeout_ns, &world);
+      !status.ok())
+    return status;
+  if (world != nullptr && bytes_each != 0) memory::reserve_apart(*world, job.self, job.processes, bytes_each);
+  config->world = world.release();
+  return base::ok_status();
+}
+
 // Over tcp or UCX, and shared memory below.
 base::Status make_network(const boot::Membership& job, Listening listening, const Plan& plan,
                           const Prepare& before_start, std::unique_ptr<Transport>* result) {
@@ -91,6 +105,8 @@ base::Status make_network(const boot::Membership& job, Listening listening, cons
   config.start_timeout_ns = plan.timeout_ns;
   if (base::Status status = configure(job, listening, &config); !status.ok()) return status;
   if (plan.transport.shm && boot::job().process_count > 1) config.world = prepared_world();
+  if (plan.transport.shm && boot::job().process_count == 1)
+    if (base::Status status = meet(job, listening, plan.timeout_ns, &config); !status.ok()) return status;
   Offloading offloading(before_start);
   std::unique_ptr<Transport> net;
   if (base::Status status = connect_members(plan.transport.wire == Wire::kUcx, std::move(config),
@@ -133,6 +149,7 @@ base::Status open_launched(const Plan& plan, const OpenOptions& options, std::un
     boot::host_of_this_process().copy(card->host, sizeof card->host - 1);
     return base::ok_status();
   };
+  if (plan.has_wire() && plan.transport.shm && boot::job().process_count == 1) listening->meeting.open();
   if (plan.has_wire()) make_card = make_network_card(listening, control.cards[control.first_process + local].host);
   boot::Membership job;
   if (base::Status status = boot::join_launched(make_card, plan.timeout_ns, &job); !status.ok()) return status;
@@ -144,16 +161,18 @@ base::Status open_launched(const Plan& plan, const OpenOptions& options, std::un
 
 base::Status open_pmix(Plan plan, bool shm_wanted, const OpenOptions& options, std::unique_ptr<Transport>* result) {
   auto listening = std::make_shared<Listening>();
+  const Plan alone = plan;
+  if (!plan.has_wire()) plan.transport = {true, Wire::kTcp};
+  if (plan.transport.shm) listening->meeting.open();
   boot::Membership job;
   base::Status status = boot::join_pmix(make_network_card(listening, ""), plan.timeout_ns, &job);
   if (!status.ok()) return status;
   base::set_identity(job.self, job.processes);
-  if (job.processes == 1) return open_alone(plan, options, result);
+  if (job.processes == 1) return open_alone(alone, options, result);
   if (shm_wanted)
     return base::error_status(base::Code::kInvalid,
-                              "AYATORI_TRANSPORT=shm: only processes that `ayatori run` has started share memory");
-  if (!plan.has_wire()) plan.transport.wire = Wire::kTcp;
-  plan.transport.shm = false;  // as above
+                              "AYATORI_TRANSPORT=shm: processes that srun or mpirun has started may be on several "
+                              "machines: use shm+tcp or shm+ucx");
   return make_network(job, std::move(*listening), plan, options.before_start, result);
 }
 

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/shm/world.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/futex.hpp"
@@ -27,6 +32,20 @@ void* map_anonymous(std::size_t bytes) noexcept {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
+// At one of ShmWorld's sparse addresses, or anywhere.
+void* map_apart(int file, std::size_t bytes) noexcept {
+#ifndef __SANITIZE_THREAD__  // which knows no memory there
+  for (int i = 0; i < ShmWorld::kApartTries; ++i) {
+    void* const wanted =
+        reinterpret_cast<void*>(ShmWorld::kApartAt + static_cast<std::uint64_t>(i) * ShmWorld::kApartStep);
+    void* const memory = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, 0);
+    if (memory == wanted) return memory;
+    if (memory != MAP_FAILED) ::munmap(memory, bytes);  // a kernel that does not know the flag
+  }
+#endif
+  return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+}
+
 // Has the process ended (zombies included)? A descriptor per look, not per peer: 64 members must fit into 256 of them.
 bool has_ended(pid_t pid) noexcept {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -39,7 +58,7 @@ bool has_ended(pid_t pid) noexcept {
 
 }  // namespace
 
-base::Status ShmWorld::create(const ShmConfig& wanted, std::unique_ptr<ShmWorld>* result) {
+base::Status ShmWorld::begin(const ShmConfig& wanted, std::unique_ptr<ShmWorld>* result) {
   ShmConfig config = wanted;
   if (config.processes < 1 || config.processes > kMaxProcesses)
     return base::error_status(base::Code::kInvalid, "{} processes; 1 to {} are possible on one machine",
@@ -51,47 +70,133 @@ base::Status ShmWorld::create(const ShmConfig& wanted, std::unique_ptr<ShmWorld>
   const std::size_t ring_bytes = config.ring_units * MpscRing::kUnitBytes - sizeof(WireHeader);
   if (config.reply_bytes_max == 0) config.reply_bytes_max = config.payload_bytes_max;
   config.payload_bytes_max = std::min({config.payload_bytes_max, ring_bytes, kMessageBytesMax});
+  result->reset(new ShmWorld(config));
+  (*result)->place(nullptr);
+  return base::ok_status();
+}
 
-  std::unique_ptr<ShmWorld> world(new ShmWorld(config));
-  const auto processes = static_cast<std::size_t>(config.processes);
-  world->ring_stride_ = round_up(MpscRing::bytes_needed(config.ring_units), kLine);
-  world->long_reply_stride_ = round_up(config.reply_bytes_max, kLine);
+void ShmWorld::place(void* memory) noexcept {
+  const auto processes = static_cast<std::size_t>(config_.processes);
+  const std::size_t slots = processes * config_.rpcs_max;
+  ring_stride_ = round_up(MpscRing::bytes_needed(config_.ring_units), kLine);
+  long_reply_stride_ = round_up(config_.reply_bytes_max, kLine);
   const std::size_t members_at = alignof(Member);
   // W6
   const std::size_t rings_at = round_up(members_at + std::size_t{kMaxProcesses} * sizeof(Member), kMapAlign);
-  const std::size_t replies_at = round_up(rings_at + processes * world->ring_stride_, kMapAlign);
-  const std::size_t slots = processes * config.rpcs_max;
+  const std::size_t replies_at = round_up(rings_at + processes * ring_stride_, kMapAlign);
   const std::size_t long_replies_at = round_up(replies_at + slots * sizeof(ReplySlot), kMapAlign);
-  const std::size_t letters_at = round_up(long_replies_at + slots * world->long_reply_stride_, kMapAlign);
-  world->memory_bytes_ = round_up(letters_at + Letters::bytes_needed(config.processes), kMapAlign);
-  world->memory_ = static_cast<std::byte*>(map_anonymous(world->memory_bytes_));
-  if (world->memory_ == nullptr) return base::system_status(errno, "mapping the members' message rings");
-  world->epoch_ = new (world->memory_) std::atomic<std::uint64_t>(0);
-  world->members_ = reinterpret_cast<Member*>(world->memory_ + members_at);
-  world->rings_ = world->memory_ + rings_at;
+  const std::size_t letters_at = round_up(long_replies_at + slots * long_reply_stride_, kMapAlign);
+  memory_bytes_ = round_up(letters_at + Letters::bytes_needed(config_.processes), kMapAlign);
+  memory_ = static_cast<std::byte*>(memory);
+  if (memory_ == nullptr) return;
+  epoch_ = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_);
+  members_ = reinterpret_cast<Member*>(memory_ + members_at);
+  rings_ = memory_ + rings_at;
   // Zero pages are valid reply slots and letters: not touched before use.
-  world->replies_ = reinterpret_cast<ReplySlot*>(world->memory_ + replies_at);
-  world->long_replies_ = world->memory_ + long_replies_at;
-  world->letters_ = world->memory_ + letters_at;
-  for (std::size_t p = 0; p < processes; ++p) {
-    Member& member = *new (&world->members_[p]) Member{};
+  replies_ = reinterpret_cast<ReplySlot*>(memory_ + replies_at);
+  long_replies_ = memory_ + long_replies_at;
+  letters_ = memory_ + letters_at;
+}
+
+base::Status ShmWorld::fill() {
+  new (epoch_) std::atomic<std::uint64_t>(0);
+  for (std::size_t p = 0; p < static_cast<std::size_t>(config_.processes); ++p) {
+    Member& member = *new (&members_[p]) Member{};
     served::Descriptor bell;
-    if ((config.members >> p & 1) == 0) {
-      member.standing.store(static_cast<std::uint32_t>(Standing::kLeft), std::memory_order_relaxed);  // before the fork
+    if ((config_.members >> p & 1) == 0) {
+      // relaxed: before the fork, or before it is handed over
+      member.standing.store(static_cast<std::uint32_t>(Standing::kLeft), std::memory_order_relaxed);
     } else {
-      MpscRing::format(world->rings_ + p * world->ring_stride_, config.ring_units);
-      if (config.has_descriptors) bell = served::Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-      if (config.has_descriptors && !bell) return base::system_status(errno, "a descriptor for each member's doorbell");
+      MpscRing::format(rings_ + p * ring_stride_, config_.ring_units);
+      if (config_.has_descriptors) bell = served::Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+      if (config_.has_descriptors && !bell)
+        return base::system_status(errno, "a descriptor for each member's doorbell");
     }
-    if (config.has_descriptors) world->bells_.push_back(std::move(bell));
+    if (config_.has_descriptors) bells_.push_back(std::move(bell));
   }
+  return base::ok_status();
+}
+
+base::Status ShmWorld::create(const ShmConfig& wanted, std::unique_ptr<ShmWorld>* result) {
+  std::unique_ptr<ShmWorld> world;
+  if (base::Status status = begin(wanted, &world); !status.ok()) return status;
+  world->place(map_anonymous(world->memory_bytes_));
+  if (world->memory_ == nullptr) return base::system_status(errno, "mapping the members' message rings");
+  if (base::Status status = world->fill(); !status.ok()) return status;
   *result = std::move(world);
   return base::ok_status();
 }
 
+base::Status ShmWorld::create_apart(const ShmConfig& wanted, std::size_t shared_bytes,
+                                    std::unique_ptr<ShmWorld>* result) {
+  AYT_CHECK(wanted.has_descriptors);  // W7
+  std::unique_ptr<ShmWorld> world;
+  if (base::Status status = begin(wanted, &world); !status.ok()) return status;
+  world->shared_bytes_ = round_up(shared_bytes, kMapAlign);
+  const std::size_t bytes = world->memory_bytes_ + world->shared_bytes_;
+  rlimit files{};  // beyond it the kernel sends a signal
+  if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes)
+    return base::error_status(base::Code::kUnavailable, "files may have {} bytes (ulimit -f), and it takes {}",
+                              files.rlim_cur, bytes);
+  world->file_ = served::Descriptor(::memfd_create("ayatori-world", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!world->file_ || ::ftruncate(world->file_.fd(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(world->file_.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return base::system_status(errno, "a memory file for the processes of this machine");
+  void* const memory = map_apart(world->file_.fd(), bytes);
+  if (memory == MAP_FAILED) return base::system_status(errno, "mapping the members' message rings");
+  world->place(memory);
+  if (base::Status status = world->fill(); !status.ok()) return status;
+  *result = std::move(world);
+  return base::ok_status();
+}
+
+base::Status ShmWorld::adopt(const ShmPlan& plan, std::vector<served::Descriptor> descriptors,
+                             std::unique_ptr<ShmWorld>* result) {
+  std::unique_ptr<ShmWorld> world;
+  if (base::Status status = begin(plan.config, &world); !status.ok()) return status;
+  world->shared_bytes_ = plan.shared_bytes;
+  const std::size_t bytes = world->memory_bytes_ + world->shared_bytes_;
+  const std::uint64_t here = plan.config.members & (~std::uint64_t{0} >> (kMaxProcesses - plan.config.processes));
+  struct stat file{};
+  if (descriptors.size() != 1 + static_cast<std::size_t>(std::popcount(here)) ||
+      ::fstat(descriptors.front().fd(), &file) != 0 || static_cast<std::size_t>(file.st_size) != bytes)
+    return base::error_status(base::Code::kUnavailable, "what the others share has another size");
+  void* const wanted = reinterpret_cast<void*>(plan.address);
+  void* const memory =
+      ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, descriptors.front().fd(), 0);
+  if (memory == MAP_FAILED && errno != EEXIST) return base::system_status(errno, "mapping what the others share");
+  if (memory != wanted) {
+    if (memory != MAP_FAILED) ::munmap(memory, bytes);  // a kernel that does not know the flag
+    return base::error_status(base::Code::kUnavailable,
+                              "other memory of this process lies where the others share theirs");
+  }
+  world->place(memory);
+  auto next = descriptors.begin();
+  world->file_ = std::move(*next++);
+  for (int p = 0; p < plan.config.processes; ++p)
+    world->bells_.push_back((here >> p & 1) != 0 ? std::move(*next++) : served::Descriptor());
+  *result = std::move(world);
+  return base::ok_status();
+}
+
+std::vector<int> ShmWorld::descriptors() const {
+  std::vector<int> all{file_.fd()};
+  for (const served::Descriptor& bell : bells_)
+    if (bell) all.push_back(bell.fd());
+  return all;
+}
+
+void ShmWorld::keep_members(std::uint64_t members) noexcept {
+  config_.members &= members;
+  for (int p = 0; p < config_.processes; ++p)
+    if ((config_.members >> p & 1) == 0)
+      // relaxed: before the first attach, and all store the same
+      member(p).standing.store(static_cast<std::uint32_t>(Standing::kLeft), std::memory_order_relaxed);
+}
+
 ShmWorld::~ShmWorld() {
   for (const Range& range : mapped_) munmap(const_cast<std::byte*>(range.base), range.bytes);
-  if (memory_ != nullptr) munmap(memory_, memory_bytes_);
+  if (memory_ != nullptr) munmap(memory_, memory_bytes_ + shared_bytes_);
 }
 
 void ShmWorld::share(void* base, std::size_t bytes) {
@@ -101,6 +206,12 @@ void ShmWorld::share(void* base, std::size_t bytes) {
 
 void* ShmWorld::map_shared(std::size_t bytes) {
   const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), kMapAlign);
+  if (file_) {  // W9
+    if (rounded > shared_bytes_ - shared_used_) return nullptr;
+    std::byte* const memory = memory_ + memory_bytes_ + std::exchange(shared_used_, shared_used_ + rounded);
+    share(memory, rounded);
+    return memory;
+  }
   void* memory = map_anonymous(rounded);
   if (memory == nullptr) return nullptr;
   share(memory, rounded);

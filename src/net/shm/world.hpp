@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the members of one machine share, made before they are forked from one image (so that pointers into it
-// are equal everywhere and nothing has a name in /dev/shm). Made on the start-up thread of the first image; afterwards
-// each member calls ShmTransport (transport.hpp) with its number.
+// are equal everywhere and nothing has a name in /dev/shm), or handed from one process to the others (W9). Made on the
+// start-up thread; afterwards each member calls ShmTransport (transport.hpp) with its number.
 //
 // W1. Everything shared is mapped before the first attach; the ranges list is constant from then on.
 // W2. Registered memory lies in a shared range, or peers would read their private copies of it.
@@ -15,6 +15,8 @@
 //     have left from the start. A member of such a kind is rung by a descriptor, on which it sleeps among others.
 // W8. In such a world other memory than shared may be registered, too: neighbours read it through the kernel, if that lets them
 //     (process_vm_readv(2)), and do nothing else with it.
+// W9. Members that were started apart (net/meeting.hpp): one makes a world of kind W7 as a memory file, the others adopt it at
+//     the same address or not at all. What map_shared() gives lies in it, too: all ask for the same in the same order.
 #pragma once
 
 #include <atomic>
@@ -39,6 +41,13 @@ struct ShmConfig {
   std::size_t reply_bytes_max = 0;            // of one answer; 0: payload_bytes_max
   std::uint64_t members = ~std::uint64_t{0};  // bit: process; not one: W7
   bool has_descriptors = false;               // W7 is possible
+};
+
+// What else a process has to know that adopts a world, beside its descriptors. Plain data.
+struct ShmPlan {
+  ShmConfig config;
+  std::uint64_t shared_bytes = 0;  // for map_shared(), in all
+  std::uint64_t address = 0;
 };
 
 inline constexpr std::uint32_t kRpcsLimit = 1024;
@@ -96,6 +105,19 @@ static_assert(sizeof(Member) == 8192);
 class ShmWorld {
  public:
   static base::Status create(const ShmConfig& config, std::unique_ptr<ShmWorld>* world);
+  // W9. The memory file, and each member's doorbell, are descriptors(). Mapped at one of a few addresses where processes have
+  // nothing else, so that it is free in the others, too.
+  static constexpr std::uint64_t kApartAt = 0x3000'0000'0000;
+  static constexpr std::uint64_t kApartStep = 0x0100'0000'0000;
+  static constexpr int kApartTries = 8;
+  static base::Status create_apart(const ShmConfig& config, std::size_t shared_bytes, std::unique_ptr<ShmWorld>* world);
+  // kUnavailable: other memory lies there in this process, or these are not the descriptors of such a world.
+  static base::Status adopt(const ShmPlan& plan, std::vector<served::Descriptor> descriptors,
+                            std::unique_ptr<ShmWorld>* world);
+  ShmPlan plan() const noexcept { return {config_, shared_bytes_, reinterpret_cast<std::uintptr_t>(memory_)}; }
+  std::vector<int> descriptors() const;
+  // Before the first attach, in all members alike: the others have not come.
+  void keep_members(std::uint64_t members) noexcept;
   ~ShmWorld();
   ShmWorld(const ShmWorld&) = delete;
   ShmWorld& operator=(const ShmWorld&) = delete;
@@ -146,6 +168,9 @@ class ShmWorld {
     std::size_t bytes;
   };
   explicit ShmWorld(const ShmConfig& config) : config_(config) {}
+  static base::Status begin(const ShmConfig& wanted, std::unique_ptr<ShmWorld>* world);
+  void place(void* memory) noexcept;
+  base::Status fill();
   void change_standing(ProcessId process, Standing standing) noexcept;
   void close_words(ProcessId process) noexcept;
 
@@ -153,6 +178,8 @@ class ShmWorld {
   ShmConfig config_;
   std::byte* memory_ = nullptr;
   std::size_t memory_bytes_ = 0;
+  std::size_t shared_bytes_ = 0;  // W9: behind it
+  served::Descriptor file_;       // W9
   std::atomic<std::uint64_t>* epoch_ = nullptr;
   Member* members_ = nullptr;
   std::byte* rings_ = nullptr;
@@ -165,6 +192,7 @@ class ShmWorld {
   // Constant after the first attach (W1).
   std::vector<Range> ranges_;
   std::vector<Range> mapped_;
+  std::size_t shared_used_ = 0;
   std::vector<served::Descriptor> bells_;  // W7; by process, none of those that are not here
   std::atomic<bool> frozen_{false};
 };

@@ -40,6 +40,24 @@ int unlock() {
   return 0;
 }
 
+// Which part of this job's messages went by memory that its processes share.
+int near() {
+  std::vector<ayatori::thread> threads;
+  std::vector<ayatori::stats> all(static_cast<std::size_t>(ayatori::process_count()));
+  for (int round = 0; round < 50; ++round)
+    for (int p = 0; p < ayatori::process_count(); ++p)
+      threads.emplace_back(ayatori::on(p), [&all, p] { all[static_cast<std::size_t>(p)] = ayatori::snapshot(); });
+  for (auto& t : threads) t.join();
+  ayatori::stats sum;
+  for (const ayatori::stats& each : all) {
+    sum.messages_sent += each.messages_sent;
+    sum.messages_by_memory += each.messages_by_memory;
+  }
+  const auto part = [&sum] { return 10 * sum.messages_by_memory > 9 * sum.messages_sent ? "most" : "some"; };
+  std::printf("%s by memory\n", sum.messages_by_memory == 0 ? "none" : part());
+  return sum.messages_sent != 0 ? 0 : 3;
+}
+
 // A thread of process 1 ends the program.
 int leave(int status) {
   ayatori::thread t(ayatori::on(1), [status] { std::exit(status); });
@@ -70,6 +88,7 @@ int main(int argc, char** argv) {
   if (name == "late" && self == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
   if (name == "early" && self == 1) return 4;
   const int status = ayatori::run(argc, argv, [name](auto) {
+    if (name == "near") return near();
     if (name == "statics") return statics();
     if (name == "unlock") return unlock();
     if (name == "exit0" || name == "exit3") return leave(name.back() - '0');

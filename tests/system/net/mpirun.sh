@@ -21,8 +21,19 @@ for name in $(ucx_if_here); do
   mpi -n 3 -x AYATORI_TRANSPORT=$name "$ring" 50
   is 0 && says 'counter 150, 3 processes' && says '^check: ok$' && lines 0
 done
+mpi -n 1 -x AYATORI_TRANSPORT=shm "$ring" 50
+is 0 && says 'counter 50, 1 processes'
+# Processes of one machine share memory: what they write, and the memory that they allocate.
+mpi -n 3 "$probe" '*:memory' '*:near'
+is 0 && says '^near 2, some by memory$' && ! grep -q 'none by memory' "$work/out" || complain "$called: over the network"
+lines 0
+mpi -n 3 -x AYATORI_TRANSPORT=tcp "$probe" '*:memory' '*:near'
+is 0 && says '^near 2, none by memory$' && lines 0
+# One that has another size of memory stays out, and says so.
+mpi -n 2 "$probe" '*:near' : -n 1 -x AYATORI_NET_MEMORY=100M "$probe" '*:near'
+is 0 && says '^near 2, some by memory$' && tells 'process 2: no memory is shared .*AYATORI_NET_MEMORY'
 mpi -n 2 -x AYATORI_TRANSPORT=shm "$ring" 5
-is 125 && tells 'only processes that `ayatori run` has started share memory'
+is 125 && tells 'use shm[+]tcp'
 # Programs with threads: each process is started again by `ayatori`, which lies beside it or in PATH.
 if [ -z "${AYT_SANITIZED:-}" ]; then
   for program in hello fib locals cilksort ordinary apart_ends ayatori; do cp "$bin/$program" "$work/bin"; done
@@ -40,6 +51,10 @@ if [ -z "${AYT_SANITIZED:-}" ]; then
     mpi -n 3 -x AYATORI_TRANSPORT=$name "$work/bin/fib" 30
     is 0 && says '^check: ok$' && lines 0
   done
+  mpi -n 3 "$work/bin/apart_ends" near
+  is 0 && says '^most by memory$' && lines 0
+  mpi -n 3 -x AYATORI_TRANSPORT=tcp "$work/bin/apart_ends" near
+  is 0 && says '^none by memory$' && lines 0
   for case in many late quick statics; do
     mpi -n 3 "$work/bin/apart_ends" $case
     is 0 && lines 0

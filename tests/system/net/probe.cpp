@@ -5,6 +5,7 @@
 //   exit-joined, kill-joined, hang-joined    afterwards, without closing
 //   pause-joined                             afterwards, for STATUS seconds, while the others wait for it
 //   return                                   status of main, after an orderly end
+//   near                                     writes to all others, says what went by memory and to how many it did
 //   memory, twice, forget                    checks: allocate_memory(); open() again; the end without Close
 // Prints `joined P of N` and `pid P PID` in each process, `peers failed` where a barrier breaks, then `bye P`.
 #include <ayatori/net.hpp>
@@ -84,6 +85,35 @@ int check_memory(net::Transport& job) {
   return 0;
 }
 
+// Into memory that each allocates: with several processes of one machine in the arena, one after the other.
+int write_to_all(net::Transport& job) {
+  constexpr std::uint64_t kMark = 0x5ca1ab1e;
+  const auto processes = static_cast<std::size_t>(job.processes());
+  auto* const mine = static_cast<std::uint64_t*>(net::allocate_memory(processes * sizeof(std::uint64_t)));
+  if (mine == nullptr) return fail("allocate_memory");
+  const net::RegionId region = job.register_memory(mine, processes * sizeof(std::uint64_t));
+  if (!net::barrier(job).ok()) return fail("a barrier");
+  int near = 0;
+  for (int p = 0; p < job.processes(); ++p) {
+    if (p == job.self()) continue;
+    near += job.on_this_machine(p) ? 1 : 0;
+    std::uint64_t value = kMark + static_cast<std::uint64_t>(job.self());
+    const std::uint64_t offset = static_cast<std::uint64_t>(job.self()) * sizeof value;
+    if (!net::write(job, {p, region, offset}, &value, sizeof value).ok()) return fail("a write");
+  }
+  const net::Counters counters = job.counters();
+  std::printf("near %d, %s by memory\n", near, counters.messages_by_memory == 0 ? "none" : "some");
+  if (!net::barrier(job).ok()) return fail("a barrier");
+  for (std::size_t p = 0; p < processes; ++p)
+    if (static_cast<int>(p) != job.self() && mine[p] != kMark + p) return fail("what was written");
+  job.unregister_memory(region);
+  net::free_memory(mine);
+  void* const more = net::allocate_memory(std::size_t{3} << 30);  // than any of them shares
+  if (more == nullptr) return fail("memory of its own");
+  net::free_memory(more);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -101,6 +131,7 @@ int main(int argc, char** argv) {
   std::printf("joined %d of %d\npid %d %d\n", self, job->processes(), self, static_cast<int>(getpid()));
   int status = 0;
   if (find(self, "memory") != nullptr) status = check_memory(*job);
+  if (status == 0 && find(self, "near") != nullptr) status = write_to_all(*job);
   if (find(self, "twice") != nullptr) {
     std::string why;
     if (net::try_open({}, &why) != nullptr || why.find("second time") == why.npos) return fail("a second open()");

@@ -131,9 +131,13 @@ slurm --mpi=none -N 2 -n 4 "$ring" 50
 is 125 && tells 'srun --mpi=pmix' && lines 1
 slurm --mpi=none -N 2 -n 4 "$bin/hello" 10
 is 125 && tells 'srun --mpi=pmix' && lines 1
-for program in ayatori hello fib cilksort ordinary; do cp "$bin/$program" "$work/bin"; done
+slurm --mpi=pmix -N 2 -n 4 "$probe" '*:near'
+is 0 && says '^near 3, some by memory$'
+for program in ayatori hello fib cilksort ordinary apart_ends; do cp "$bin/$program" "$work/bin"; done
 slurm --mpi=pmix -N 2 -n 4 "$work/bin/hello" 10
 is 0 && says 'on 4 processes'
+slurm --mpi=pmix -N 2 -n 4 "$work/bin/apart_ends" near
+is 0 && says '^most by memory$'
 slurm --mpi=pmix -N 2 -n 2 "$work/bin/fib" 30
 is 0 && says '^check: ok$'
 slurm --mpi=pmix -N 2 -n 4 "$work/bin/cilksort" 300000
