@@ -38,6 +38,29 @@ ucx_if_here() {
 is() { [ "$status" = "$1" ] || complain "$called: status $status, expected $1"; }
 says() { grep -qE -- "$1" "$work/out" || complain "$called: no '$1' in the output"; }
 tells() { grep -qE -- "$1" "$work/err" || complain "$called: no '$1' in the errors"; }
+# each_program COMMAND...: every program of apps/, small, started by that command.
+each_program() {
+  for program in fib nqueens uts cilksort matmul heat nbody locals psort; do cp "$bin/$program" "$work/bin"; done
+  awk 'BEGIN { for (i = 0; i < 20000; ++i) printf "%d line %d\n", i * 7919 % 1000003, i }' >"$work/numbers"
+  LC_ALL=C sort "$work/numbers" >"$work/numbers.sorted"
+  while read -r program arguments; do
+    # shellcheck disable=SC2086
+    "$@" "$work/bin/$program" $arguments
+    cat "$work/err" >>"$work/out" # psort says it there
+    is 0 && says '^check: ok$' && lines 0
+  done <<END
+fib 30
+nqueens 10
+uts T1
+cilksort 300000
+matmul 256
+heat 128
+nbody 1024 --verify
+locals 5
+psort $work/numbers -o $work/numbers.out
+END
+  cmp "$work/numbers.out" "$work/numbers.sorted" >"$work/err" 2>&1 || complain "$* psort: differs from sort"
+}
 # How many lines of errors are Ayatori's?
 lines() {
   count=$(grep -c '^ayatori' "$work/err")

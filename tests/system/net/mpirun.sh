@@ -39,10 +39,7 @@ if [ -z "${AYT_SANITIZED:-}" ]; then
   for program in hello fib locals cilksort ordinary apart_ends ayatori; do cp "$bin/$program" "$work/bin"; done
   mpi -n 2 "$work/bin/hello" 10
   is 0 && says 'on 2 processes' && lines 0
-  mpi -n 3 "$work/bin/fib" 30
-  is 0 && says '^check: ok$' && lines 0
-  mpi -n 4 "$work/bin/locals" 5
-  is 0 && says '^check: ok$' && lines 0
+  each_program mpi -n 3
   mpi -n 2 -x AYATORI_WORKERS=2 "$work/bin/cilksort" 300000
   is 0 && says '^check: ok$' && lines 0
   mpi -n 3 "$work/bin/ordinary"
