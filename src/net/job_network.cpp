@@ -15,6 +15,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "net/bootstrap/likeness.hpp"
 #include "net/member_network.hpp"
+#include "net/process_set.hpp"
 
 namespace ayatori::net {
 namespace {
@@ -40,7 +41,7 @@ std::optional<Reserved>& reserved() {
 base::Status reserve_here(int processes, Reserved* r) {
   const auto n = static_cast<std::size_t>(processes);
   r->config.processes = processes;
-  r->config.machine = ~std::uint64_t{0} >> (kMaxProcesses - processes);
+  r->config.machine = first_processes(processes);
   // A process that is only stopped, by a debugger say, is waited for.
   r->config.heartbeat_timeout_ns = std::int64_t{365} * 24 * 3600 * base::kNsPerSecond;
   r->config.addresses.resize(n);

@@ -20,6 +20,7 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "net/process_set.hpp"
 
 namespace ayatori::net {
 namespace {
@@ -189,7 +190,7 @@ class Host {
   std::unique_ptr<shm::ShmWorld> gather(shm::ShmConfig config, std::size_t shared_bytes, std::int64_t timeout_ns) {
     timeout_ns = std::min(timeout_ns / 2, kGatherNs);  // the others connect meanwhile, and wait as long as that
     const std::int64_t deadline_ns = base::real_now_ns() + timeout_ns;
-    const std::uint64_t self = std::uint64_t{1} << job_.self;
+    const std::uint64_t self = bit_of(job_.self);
     config.members = left_ | self;
     if (const base::Status status = shm::ShmWorld::create_apart(config, shared_bytes, &world_); !status.ok())
       why_ = status.message();
@@ -214,7 +215,7 @@ class Host {
     State state = State::kStranger;
     const char* why_not = nullptr;
   };
-  static std::uint64_t bit(const Guest& guest) noexcept { return std::uint64_t{1} << guest.process; }
+  static std::uint64_t bit(const Guest& guest) noexcept { return bit_of(guest.process); }
 
   // False: the time is over.
   bool turn(std::int64_t deadline_ns) {
@@ -393,12 +394,12 @@ base::Status Meeting::meet(const boot::Membership& job, shm::ShmConfig config, s
   for (std::size_t p = 0; p < job.cards.size(); ++p) {
     const boot::Card& mine = job.cards[static_cast<std::size_t>(job.self)];
     if (job.cards[p].meeting[0] != '\0' && std::strncmp(job.cards[p].place, mine.place, sizeof mine.place) == 0)
-      members |= std::uint64_t{1} << p;
+      members |= bit_of(static_cast<ProcessId>(p));
   }
   if ((members >> job.self & 1) == 0 || !listener || std::has_single_bit(members)) return base::ok_status();
   const int first = std::countr_zero(members);
   if (first != job.self) return join(job, first, config, shared_bytes, timeout_ns, world);
-  *world = Host(job, listener.fd(), members & ~(std::uint64_t{1} << first)).gather(config, shared_bytes, timeout_ns);
+  *world = Host(job, listener.fd(), members & ~bit_of(first)).gather(config, shared_bytes, timeout_ns);
   return base::ok_status();
 }
 

@@ -14,6 +14,7 @@
 #include "net/bootstrap/addresses.hpp"
 #include "net/bootstrap/bootstrap.hpp"
 #include "net/bootstrap/place.hpp"
+#include "net/process_set.hpp"
 #include "net/tcp/transport.hpp"
 #include "net/ucx/transport.hpp"
 
@@ -94,7 +95,7 @@ base::Status configure(const boot::Membership& job, Listening& listening, tcp::T
     config->addresses[p].bytes = card.address_bytes;
     config->hosts.emplace_back(card.host, ::strnlen(card.host, sizeof card.host));
     if (std::strncmp(card.place, job.cards[static_cast<std::size_t>(job.self)].place, sizeof card.place) == 0)
-      config->machine |= std::uint64_t{1} << p;
+      config->machine |= bit_of(static_cast<ProcessId>(p));
   }
   config->listener = listening.socket.release();
   return base::ok_status();
@@ -105,7 +106,7 @@ base::Status make_neighbours(std::size_t payload_bytes, std::uint32_t requests, 
   if (job.processes() == 1) return base::ok_status();
   const int first = job.number() - job.process_id;
   shm::ShmConfig config = neighbours_config(job.processes(), payload_bytes, requests);
-  config.members = (~std::uint64_t{0} >> (kMaxProcesses - job.process_count)) << first;
+  config.members = first_processes(job.process_count) << first;
   return shm::ShmWorld::create(config, world);
 }
 

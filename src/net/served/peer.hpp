@@ -14,13 +14,11 @@
 #include <vector>
 
 #include <ayatori/net/types.hpp>
+#include "net/process_set.hpp"
 #include "net/served/send_queue.hpp"
 #include "net/served/walk.hpp"
 
 namespace ayatori::net::served {
-
-// In sets of processes.
-constexpr std::uint64_t bit_of(ProcessId process) noexcept { return std::uint64_t{1} << process; }
 
 enum class Standing : std::uint32_t { kMember, kLeft, kFailed };
 

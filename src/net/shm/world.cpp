@@ -19,6 +19,7 @@
 #include "base/check.hpp"
 #include "base/futex.hpp"
 #include "net/letters.hpp"
+#include "net/process_set.hpp"
 
 namespace ayatori::net::shm {
 namespace {
@@ -156,7 +157,7 @@ base::Status ShmWorld::adopt(const ShmPlan& plan, std::vector<served::Descriptor
   if (base::Status status = begin(plan.config, &world); !status.ok()) return status;
   world->shared_bytes_ = plan.shared_bytes;
   const std::size_t bytes = world->memory_bytes_ + world->shared_bytes_;
-  const std::uint64_t here = plan.config.members & (~std::uint64_t{0} >> (kMaxProcesses - plan.config.processes));
+  const std::uint64_t here = plan.config.members & first_processes(plan.config.processes);
   struct stat file{};
   if (descriptors.size() != 1 + static_cast<std::size_t>(std::popcount(here)) ||
       ::fstat(descriptors.front().fd(), &file) != 0 || static_cast<std::size_t>(file.st_size) != bytes)

@@ -16,7 +16,6 @@
 
 namespace ayatori::net::tcp {
 
-using served::bit_of;
 using served::FrameKind;
 using served::Peer;
 using served::PeerSink;

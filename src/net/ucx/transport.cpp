@@ -27,7 +27,6 @@
 
 namespace ayatori::net::ucx {
 
-using served::bit_of;
 using served::FrameHeader;
 using served::FrameKind;
 using served::Peer;
