@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/calls.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include <ayatori/net/blocking.hpp>
 #include "base/check.hpp"
+#include "base/log.hpp"
 
 namespace ayatori::net {
 namespace {
@@ -15,6 +17,13 @@ namespace {
 constexpr HandlerId kRequestHandler = kNetHandlers + 4;
 constexpr HandlerId kResultHandler = kNetHandlers + 5;
 constexpr auto kRetryAfter = std::chrono::microseconds(200);
+
+// What a peer sends is no reason to end: dropped, and told once.
+void drop(ProcessId caller, Calls::FunctionId function) {
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true, std::memory_order_relaxed))
+    base::log_warn("process {} called function {}, which nobody serves: it is dropped", caller, function);
+}
 
 }  // namespace
 
@@ -165,10 +174,12 @@ void Calls::main() {
     served_.pop_front();
     lock.unlock();
     const Row& row = functions_[served.header.function];
-    AYT_CHECK(row.function != nullptr, "process {} called function {}, which nobody serves", served.caller,
-              served.header.function);
-    const Bytes result = row.function(row.context, served.caller, served.argument);
-    if (served.header.serial != 0) send(served.caller, kResultHandler, served.header, result);
+    if (row.function != nullptr) {
+      const Bytes result = row.function(row.context, served.caller, served.argument);
+      if (served.header.serial != 0) send(served.caller, kResultHandler, served.header, result);
+    } else {
+      drop(served.caller, served.header.function);
+    }
     lock.lock();
   }
 }

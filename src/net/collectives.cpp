@@ -2,10 +2,12 @@
 #include "net/collectives.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 
 namespace ayatori::net {
 namespace {
@@ -53,6 +55,13 @@ void combine(Element element, ReduceOp op, std::byte* into, const std::byte* fro
     case Element::kI64: return apply_all<std::int64_t>(op, into, from, bytes);
     case Element::kF64: return apply_all<double>(op, into, from, bytes);
   }
+}
+
+// C8.
+void drop(ProcessId source, std::size_t bytes) {
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true, std::memory_order_relaxed))
+    base::log_warn("process {} sent {} bytes for a collective that expects none such: they are dropped", source, bytes);
 }
 
 }  // namespace
@@ -188,7 +197,8 @@ void Collectives::begin(Call& call, Done& done) {
   operation.call = call.number;
   if (shape.bytes != 0) {
     operation.input = call.input + call.begun_bytes;
-    operation.output = call.output + call.begun_bytes;
+    if (call.output != nullptr)
+      operation.output = call.output + call.begun_bytes;  // it need not be where nothing is filled
   }
   operation.stride = call.shape.bytes;
   call.begun_bytes += shape.bytes;
@@ -254,7 +264,7 @@ void Collectives::check_shape(const Operation& operation, const Shape& shape) {
 
 void Collectives::on_message(const Message& message, Way way) {
   Header header;
-  AYT_CHECK(message.size_bytes >= sizeof header, "collective message of {} bytes", message.size_bytes);
+  if (message.size_bytes < sizeof header) return drop(message.source, message.size_bytes);
   std::memcpy(&header, message.payload, sizeof header);
   const std::byte* data = message.payload + sizeof header;
   const std::size_t bytes = message.size_bytes - sizeof header;
@@ -262,11 +272,66 @@ void Collectives::on_message(const Message& message, Way way) {
   {
     std::lock_guard lock(mutex_);
     if (header.sequence >= give_up_from_) return;  // C5
-    Operation& operation = slot_for(header.sequence, header.shape);
-    take(operation, way, message.source, header.round, data, bytes, done);
+    if (!take_message(header, way, message.source, data, bytes, done)) return drop(message.source, message.size_bytes);
     begin_operations(done);
   }
   done.call();
+}
+
+bool Collectives::take_message(const Header& header, Way way, ProcessId source, const std::byte* data,
+                               std::size_t bytes, Done& done) {
+  if (!makes_sense(header.shape)) return false;
+  const Operation& there = operations_[header.sequence % kSlots];
+  const bool open = there.used && there.sequence == header.sequence;
+  if (open) {
+    check_shape(there, header.shape);
+    if ((there.heard >> source & 1) != 0) return false;
+  } else if (header.sequence - next_sequence_ >= kWindow) {  // completed, or too early (C2)
+    return false;
+  }
+  if (!fits(header.shape, open && there.sent_up, way, source, header.round, data, bytes)) return false;
+  Operation& operation = slot_for(header.sequence, header.shape);
+  operation.heard |= std::uint64_t{1} << source;
+  take(operation, way, source, header.round, data, bytes, done);
+  return true;
+}
+
+// Some process may call it.
+bool Collectives::makes_sense(const Shape& shape) const {
+  const bool bits = shape.op == ReduceOp::kAnd || shape.op == ReduceOp::kOr;
+  return shape.kind <= Kind::kAlltoallLong && shape.element <= Element::kF64 && shape.op <= ReduceOp::kOr &&
+         (shape.element != Element::kF64 || !bits) && shape.padding == 0 && shape.root >= 0 &&
+         shape.root < processes_ && shape.bytes <= transport_.limits().payload_bytes_max;
+}
+
+// A shape that makes sense.
+bool Collectives::fits(const Shape& shape, bool sent_up, Way way, ProcessId source, std::uint32_t round,
+                       const std::byte* data, std::size_t bytes) const {
+  if (is_exchange(shape.kind))
+    return way == Way::kAcross && round < rounds(shape.kind) && source == partner(shape.kind, round, false) &&
+           bytes == round_bytes(shape, round);
+  const int rank = relative(self_, shape.root), other = relative(source, shape.root);
+  if (way == Way::kDown)
+    return sent_up && rank != 0 && other == (rank - 1) / kArity &&
+           bytes == (carries_down(shape.kind) ? shape.bytes : 0);
+  if (way != Way::kUp || sent_up || other == 0 || (other - 1) / kArity != rank) return false;
+  if (shape.kind == Kind::kGather) return gathered_fits(shape, other, data, bytes);
+  return bytes == (carries_up(shape.kind) ? shape.bytes : 0);
+}
+
+// What the process of this rank and those below it gathered.
+bool Collectives::gathered_fits(const Shape& shape, int rank, const std::byte* data, std::size_t bytes) const {
+  std::uint64_t below = 0;
+  for (int first = rank, last = rank; first < processes_; first = kArity * first + 1, last = kArity * last + kArity)
+    below += static_cast<std::uint64_t>(std::min(last, processes_ - 1) - first + 1);
+  const std::uint64_t entry_bytes = kTagBytes + shape.bytes;
+  if (bytes != below * entry_bytes) return false;
+  for (std::uint64_t i = 0; i < below; ++i) {
+    std::uint32_t process = 0;
+    std::memcpy(&process, data + i * entry_bytes, kTagBytes);
+    if (process >= static_cast<std::uint32_t>(processes_)) return false;
+  }
+  return true;
 }
 
 void Collectives::take(Operation& operation, Way way, ProcessId source, std::uint32_t round, const std::byte* data,
@@ -300,10 +365,15 @@ bool Collectives::take_letter(Operation& operation, ProcessId from, Done& done) 
   if (came == nullptr) return false;
   Letter letter;
   std::memcpy(&letter, came, sizeof letter);
-  check_shape(operation, letter.shape);
-  AYT_CHECK(letter.bytes <= Letter::kDataBytes, "collective letter of {} bytes", letter.bytes);
   operation.heard |= std::uint64_t{1} << from;
   const Way way = is_exchange(operation.shape.kind) ? Way::kAcross : operation.sent_up ? Way::kDown : Way::kUp;
+  const bool sense = makes_sense(letter.shape);
+  if (sense) check_shape(operation, letter.shape);
+  if (!sense || letter.bytes > Letter::kDataBytes ||
+      !fits(letter.shape, operation.sent_up, way, from, letter.round, letter.data, letter.bytes)) {
+    drop(from, sizeof letter);
+    return false;
+  }
   take(operation, way, from, letter.round, letter.data, letter.bytes, done);
   return true;
 }
@@ -352,7 +422,7 @@ bool Collectives::letters_came() {
       if (letter == nullptr) continue;
       Shape shape;
       std::memcpy(&shape, letter, sizeof shape);  // the letter begins with it
-      check_shape(operation, shape);
+      if (makes_sense(shape)) check_shape(operation, shape);
       came |= expects(operation, p);
     }
   });

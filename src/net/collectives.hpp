@@ -21,6 +21,9 @@
 // C6. Data is moved into a caller's buffer only after the caller's own call and before its completion.
 // C7. Where processes share memory, what fits into a letter (letters.hpp) is posted, not sent: the receiver looks for it while
 //     operations are open, and before it sleeps. A letter stays where it is until its operation has begun.
+// C8. In one operation a process sends at most one message or letter to each other. What is no operation's, or comes when or
+//     whence the operation expects nothing, or again, or with another length, is a broken peer's and is dropped. C1 is about
+//     what a sound process might call.
 #pragma once
 
 #include <array>
@@ -136,7 +139,7 @@ class Collectives {
     bool sent_round = false;  // exchanges: that of `round`
     std::uint32_t round = 0;
     std::uint64_t sequence = 0;
-    std::uint64_t heard = 0;  // bit: the process whose letter was taken
+    std::uint64_t heard = 0;  // bit: the process whose message or letter was taken (C8)
     Shape shape;
     std::uint64_t call = 0;            // number
     const std::byte* input = nullptr;  // of the first process' part
@@ -170,6 +173,12 @@ class Collectives {
   void end_if_complete(Call& call, Done& done);
   void on_message(const Message& message, Way way);
   Operation& slot_for(std::uint64_t sequence, const Shape& shape);
+  bool makes_sense(const Shape& shape) const;  // C8
+  bool fits(const Shape& shape, bool sent_up, Way way, ProcessId source, std::uint32_t round, const std::byte* data,
+            std::size_t bytes) const;
+  bool gathered_fits(const Shape& shape, int rank, const std::byte* data, std::size_t bytes) const;
+  bool take_message(const Header& header, Way way, ProcessId source, const std::byte* data, std::size_t bytes,
+                    Done& done);
   static void check_shape(const Operation& operation, const Shape& shape);  // C1
   void take(Operation& operation, Way way, ProcessId source, std::uint32_t round, const std::byte* data,
             std::size_t bytes, Done& done);

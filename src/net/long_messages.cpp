@@ -2,13 +2,25 @@
 #include "net/long_messages.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 
 #include "base/check.hpp"
+#include "base/log.hpp"
 
 namespace ayatori::net {
-namespace {}  // namespace
+namespace {
+
+// L6.
+void drop(const Message& message) {
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true, std::memory_order_relaxed))
+    base::log_warn("process {} sent {} bytes of a long message that make no sense: they are dropped", message.source,
+                   message.size_bytes);
+}
+
+}  // namespace
 
 LongMessages::LongMessages(Transport& transport, Deliver deliver)
     : transport_(transport), deliver_(deliver), outbox_(transport) {
@@ -117,7 +129,7 @@ void LongMessages::give_up_sending(ProcessId to) {
 
 void LongMessages::on_message(const Message& message) {
   Header header;
-  AYT_CHECK(message.size_bytes >= sizeof header, "long message of {} bytes", message.size_bytes);
+  if (message.size_bytes < sizeof header) return drop(message);
   std::memcpy(&header, message.payload, sizeof header);
   std::vector<Done> done;
   Incoming whole{};
@@ -125,8 +137,7 @@ void LongMessages::on_message(const Message& message) {
     std::lock_guard lock(mutex_);
     switch (header.kind) {
       case Kind::kAsk:
-        AYT_CHECK(header.handler < kHandlersMax && header.total_bytes <= kBytesMax, "long message of {} bytes for {}",
-                  header.total_bytes, header.handler);
+        if (!may_ask(header, message.source)) return drop(message);
         asks_.push_back({{message.source, header.id}, static_cast<HandlerId>(header.handler), header.total_bytes});
         grant_asks();
         break;
@@ -151,15 +162,31 @@ void LongMessages::on_message(const Message& message) {
              {message.source, reinterpret_cast<const std::byte*>(whole.room.data()), whole.bytes, {}});
 }
 
+// L6. Whoever is gone has nothing more to send. A message for this class itself could hold the end of another one: each
+// that came whole in another's handler would take stack.
+bool LongMessages::may_ask(const Header& header, ProcessId source) const {
+  const Key key{source, header.id};
+  if (header.handler >= kHandlersMax || header.handler == kHandler || header.total_bytes > kBytesMax ||
+      header.total_bytes <= transport_.limits().payload_bytes_max || (gone_ >> source & 1) != 0 ||
+      incoming_.contains(key))
+    return false;
+  std::size_t waiting = 0;
+  for (const Ask& ask : asks_) {
+    if (ask.key == key) return false;
+    waiting += ask.key.first == source;
+  }
+  return waiting < kUnderWayMax;
+}
+
 // Moves the message into *whole when this was its last part.
 void LongMessages::take_part(const Header& header, const Message& message, Incoming* whole) {
   const auto found = incoming_.find({message.source, header.id});
   if (found == incoming_.end()) return;  // the sender was thought gone
   Incoming& incoming = found->second;
   const std::uint64_t bytes = message.size_bytes - sizeof header;
-  AYT_CHECK(header.offset <= incoming.bytes && bytes <= incoming.bytes - header.offset &&
-                bytes <= incoming.bytes - incoming.arrived_bytes,
-            "{} bytes at {} of a message of {} from process {}", bytes, header.offset, incoming.bytes, message.source);
+  if (header.offset > incoming.bytes || bytes > incoming.bytes - header.offset ||
+      bytes > incoming.bytes - incoming.arrived_bytes)
+    return drop(message);
   std::memcpy(reinterpret_cast<std::byte*>(incoming.room.data()) + header.offset, message.payload + sizeof header,
               bytes);
   incoming.arrived_bytes += bytes;

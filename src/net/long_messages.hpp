@@ -11,6 +11,8 @@
 // L4. Parts leave as the transport has room, in turns between the messages under way: a long one holds up no other.
 // L5. When the receiver is gone the message completes with kPeerFailed. When the sender failed its room is given back; when it
 //     left in good order its last parts are still to come.
+// L6. What makes no sense is a broken peer's and is dropped: asks that no sender has or may have under way at once, parts beyond
+//     their message.
 #pragma once
 
 #include <atomic>
@@ -85,6 +87,7 @@ class LongMessages {
 
   void on_message(const Message& message);
   void give_up_sending(ProcessId to);
+  bool may_ask(const Header& header, ProcessId source) const;
   void take_part(const Header& header, const Message& message, Incoming* whole);
   void grant_asks();
   bool send_part(std::uint64_t id, Outgoing& outgoing);
