@@ -77,7 +77,8 @@ base::Status attach_wide(Reserved&& r, std::unique_ptr<Transport>* transport) {
             meet_neighbours(members, *listening, kPayloadBytes, kRequests, 0, r.config.start_timeout_ns, &world);
         !status.ok())
       return status;
-    r.config.world = world.release();  // lives as long as the process
+    [[gnu::used]] static constinit shm::ShmWorld* kept = nullptr;  // lives as long as the process
+    r.config.world = kept = world.release();
   }
   return connect_members(r.ucx, std::move(r.config), std::move(listening->interface), {}, transport);
 }

@@ -31,7 +31,9 @@ namespace {
 namespace boot = bootstrap;
 
 constinit shm::ShmWorld* own_world = nullptr;  // of a job of one process without a launcher; goes with its transport
-constinit Transport* own_below = nullptr;      // below the offloading one that the program has; goes with that
+[[gnu::used]] constinit shm::ShmWorld* met_world =
+    nullptr;                               // lives as long as the process, for its memory has been given out
+constinit Transport* own_below = nullptr;  // below the offloading one that the program has; goes with that
 
 struct Plan {
   TransportChoice transport;
@@ -85,7 +87,7 @@ class Offloading {
   std::unique_ptr<offload::OffloadTransport> above_;
 };
 
-// Those of this machine that were started apart. Lives as long as the process, for its memory has been given out.
+// With those of this machine that were started apart.
 base::Status meet(const boot::Membership& job, Listening& listening, std::int64_t timeout_ns, tcp::TcpConfig* config) {
   const std::size_t bytes_each = memory::is_reserved() ? 0 : base::knob_size("AYATORI_NET_MEMORY");
   std::unique_ptr<shm::ShmWorld> world;
@@ -94,7 +96,7 @@ base::Status meet(const boot::Membership& job, Listening& listening, std::int64_
       !status.ok())
     return status;
   if (world != nullptr && bytes_each != 0) memory::reserve_apart(*world, job.self, job.processes, bytes_each);
-  config->world = world.release();
+  config->world = met_world = world.release();
   return base::ok_status();
 }
 
