@@ -124,8 +124,9 @@ bool readable(int fd, std::int64_t deadline_ns) noexcept {
   }
 }
 
+// 0, or the error number.
 template <class Message>
-bool send_message(int socket, const Message& message, const std::vector<int>& descriptors = {}) noexcept {
+int send_message(int socket, const Message& message, const std::vector<int>& descriptors = {}) noexcept {
   iovec part{const_cast<Message*>(&message), sizeof message};
   alignas(cmsghdr) char room[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
   msghdr header{};
@@ -144,7 +145,8 @@ bool send_message(int socket, const Message& message, const std::vector<int>& de
   ssize_t sent = 0;
   do sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(sizeof message);
+  if (sent < 0) return errno;
+  return sent == static_cast<ssize_t>(sizeof message) ? 0 : EMSGSIZE;
 }
 
 // One that is there. False: it is none of the kind, or the connection ended.
@@ -296,7 +298,8 @@ class Host {
       mine.offer.plan = world_->plan();
     mine.proof = prove(job_.secret, 'o', guest.process, mine.offer);
     const std::vector<int> descriptors = guest.why_not == nullptr ? world_->descriptors() : std::vector<int>{};
-    if (!send_message(guest.socket.fd(), mine, descriptors) && (errno == ETOOMANYREFS || errno == EAGAIN)) return false;
+    const int error = send_message(guest.socket.fd(), mine, descriptors);
+    if (error == ETOOMANYREFS || error == EAGAIN) return false;
     guest.state = State::kOffered;  // where nothing was sent the connection is broken, which shows when it is heard
     ++offers_;
     return true;
@@ -337,7 +340,7 @@ base::Status join(const boot::Membership& job, int first, const shm::ShmConfig& 
   mine.proof = prove(job.secret, 'h', job.self, mine.hello);
   SignedOffer theirs;
   std::vector<Descriptor> descriptors;
-  if (!send_message(socket.fd(), mine) || !readable(socket.fd(), base::real_now_ns() + timeout_ns))
+  if (send_message(socket.fd(), mine) != 0 || !readable(socket.fd(), base::real_now_ns() + timeout_ns))
     return base::ok_status();
   const bool whole = receive_message(socket.fd(), &theirs, &descriptors);
   if (theirs.offer.job != job.job || !equal(theirs.proof, prove(job.secret, 'o', job.self, theirs.offer)))
@@ -355,7 +358,7 @@ base::Status join(const boot::Membership& job, int first, const shm::ShmConfig& 
   } else if (const base::Status status = shm::ShmWorld::adopt(plan, std::move(descriptors), &world); !status.ok()) {
     put_text(status.message(), answer.why_not);
   }
-  if (!send_message(socket.fd(), answer) || world == nullptr) return base::ok_status();
+  if (send_message(socket.fd(), answer) != 0 || world == nullptr) return base::ok_status();
   Word word;
   if (!readable(socket.fd(), base::real_now_ns() + timeout_ns + kGatherNs) || !receive_message(socket.fd(), &word))
     return base::error_status(
