@@ -71,15 +71,8 @@ base::Status attach_wide(Reserved&& r, std::unique_ptr<Transport>* transport) {
     return base::error_status(base::Code::kInvalid, "{}", why);
   r.config.start_timeout_ns = base::knob_int("AYATORI_START_TIMEOUT") * base::kNsPerSecond;
   if (base::Status status = configure(members, *listening, &r.config); !status.ok()) return status;
-  if (r.meets) {
-    std::unique_ptr<shm::ShmWorld> world;
-    if (base::Status status =
-            meet_neighbours(members, *listening, kPayloadBytes, kRequests, 0, r.config.start_timeout_ns, &world);
-        !status.ok())
-      return status;
-    [[gnu::used]] static constinit shm::ShmWorld* kept = nullptr;  // lives as long as the process
-    r.config.world = kept = world.release();
-  }
+  if (r.meets)
+    if (base::Status status = meet_neighbours(members, *listening, 0, &r.config); !status.ok()) return status;
   return connect_members(r.ucx, std::move(r.config), std::move(listening->interface), {}, transport);
 }
 

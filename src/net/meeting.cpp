@@ -51,7 +51,6 @@ struct SignedHello {
 struct Offer {  // from the first, with the world's descriptors
   std::uint64_t job = 0;
   shm::ShmPlan plan;
-  char why[kWhyBytes] = {};  // not empty: there is no world
 };
 struct SignedOffer {
   Offer offer;
@@ -215,7 +214,6 @@ class Host {
     Descriptor socket;
     std::int32_t process = -1;
     State state = State::kStranger;
-    const char* why_not = nullptr;
   };
   static std::uint64_t bit(const Guest& guest) noexcept { return bit_of(guest.process); }
 
@@ -252,7 +250,7 @@ class Host {
     if (!receive_message(guest.socket.fd(), &answer) || guest.state != State::kOffered) return false;
     --offers_;
     left_ &= ~bit(guest);
-    if (answer.why_not[0] == '\0' && guest.why_not == nullptr) {
+    if (answer.why_not[0] == '\0') {
       guest.state = State::kIn;
       return true;
     }
@@ -280,10 +278,14 @@ class Host {
     for (const Guest& other : guests_)
       if (other.process == process) return false;
     guest.process = process;
-    guest.state = State::kOwed;
-    if (hello.pid_namespace == 0 || hello.pid_namespace != pid_namespace())
-      guest.why_not = "it is in another pid namespace";  // G4
-    return true;
+    const bool apart = hello.pid_namespace == 0 || hello.pid_namespace != pid_namespace();  // G4
+    if (!apart && world_ != nullptr) {
+      guest.state = State::kOwed;
+      return true;
+    }
+    left_ &= ~bit(guest);
+    warn(bit(guest), apart ? "it is in another pid namespace" : std::string_view(why_));
+    return false;
   }
 
   // False: later.
@@ -291,14 +293,9 @@ class Host {
     if (offers_ >= kOffersMax) return false;
     SignedOffer mine;
     mine.offer.job = job_.job;
-    if (guest.why_not == nullptr && world_ == nullptr) guest.why_not = why_.c_str();
-    if (guest.why_not != nullptr)
-      put_text(guest.why_not, mine.offer.why);
-    else
-      mine.offer.plan = world_->plan();
+    mine.offer.plan = world_->plan();
     mine.proof = prove(job_.secret, 'o', guest.process, mine.offer);
-    const std::vector<int> descriptors = guest.why_not == nullptr ? world_->descriptors() : std::vector<int>{};
-    const int error = send_message(guest.socket.fd(), mine, descriptors);
+    const int error = send_message(guest.socket.fd(), mine, world_->descriptors());
     if (error == ETOOMANYREFS || error == EAGAIN) return false;
     guest.state = State::kOffered;  // where nothing was sent the connection is broken, which shows when it is heard
     ++offers_;
@@ -348,9 +345,7 @@ base::Status join(const boot::Membership& job, int first, const shm::ShmConfig& 
   Answer answer;
   std::unique_ptr<shm::ShmWorld> world;
   const shm::ShmPlan& plan = theirs.offer.plan;
-  if (theirs.offer.why[0] != '\0') {
-    put_text(text_of(theirs.offer.why), answer.why_not);
-  } else if (!whole) {
+  if (!whole) {
     put_text("it may have too few descriptors (ulimit -n)", answer.why_not);
   } else if (plan.config.processes != config.processes || plan.config.rpcs_max != config.rpcs_max ||
              plan.config.reply_bytes_max != config.reply_bytes_max || plan.shared_bytes != shared_bytes) {

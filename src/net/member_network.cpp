@@ -110,11 +110,15 @@ base::Status make_neighbours(std::size_t payload_bytes, std::uint32_t requests, 
   return shm::ShmWorld::create(config, world);
 }
 
-base::Status meet_neighbours(const boot::Membership& job, Listening& listening, std::size_t payload_bytes,
-                             std::uint32_t requests, std::size_t shared_bytes, std::int64_t timeout_ns,
-                             std::unique_ptr<shm::ShmWorld>* world) {
-  return listening.meeting.meet(job, neighbours_config(job.processes, payload_bytes, requests), shared_bytes,
-                                timeout_ns, world);
+base::Status meet_neighbours(const boot::Membership& job, Listening& listening, std::size_t shared_bytes,
+                             tcp::TcpConfig* config) {
+  [[gnu::used]] static constinit shm::ShmWorld* kept = nullptr;  // in sight of leak checkers
+  std::unique_ptr<shm::ShmWorld> world;
+  const base::Status status =
+      listening.meeting.meet(job, neighbours_config(job.processes, config->payload_bytes_max, config->requests_max),
+                             shared_bytes, config->start_timeout_ns, &world);
+  config->world = kept = world.release();
+  return status;
 }
 
 base::Status connect_members(bool ucx, tcp::TcpConfig config, std::string interface,

@@ -35,11 +35,10 @@ base::Status configure(const bootstrap::Membership& job, Listening& listening, t
 // `payload_bytes`, `requests`: of the job's network.
 base::Status make_neighbours(std::size_t payload_bytes, std::uint32_t requests, std::unique_ptr<shm::ShmWorld>* world);
 
-// The same for members that were started apart, with room for `shared_bytes` of map_shared(); nullptr: there are no others on
-// this machine, or none that can (Meeting::meet).
-base::Status meet_neighbours(const bootstrap::Membership& job, Listening& listening, std::size_t payload_bytes,
-                             std::uint32_t requests, std::size_t shared_bytes, std::int64_t timeout_ns,
-                             std::unique_ptr<shm::ShmWorld>* world);
+// The same for members that were started apart, with room for `shared_bytes` of map_shared(), of the network of `config`, which
+// gets it; it lives as long as the process. None where there are no others on this machine, or none that can (Meeting::meet).
+base::Status meet_neighbours(const bootstrap::Membership& job, Listening& listening, std::size_t shared_bytes,
+                             tcp::TcpConfig* config);
 
 // A transport over UCX or tcp that has connected, not been started. `prepare` (may be empty) gets it before. `interface`: as in
 // Listening.

@@ -43,6 +43,12 @@ Arena& arena() {
   return *the_arena;
 }
 
+void map_parts(Arena& arena, shm::ShmWorld& world, int processes, std::size_t bytes_each) {
+  arena.bytes = memory::bytes_of_parts(processes, bytes_each);
+  arena.part_bytes = arena.bytes / static_cast<std::size_t>(processes);
+  arena.base = static_cast<std::byte*>(world.map_shared(arena.bytes));
+}
+
 void* take(Arena& arena, std::size_t bytes) {
   if (!arena.attached) {
     const auto self = static_cast<std::size_t>(arena.self >= 0 ? arena.self : bootstrap::job().process_id);
@@ -83,9 +89,7 @@ void give_back(Arena& arena, std::byte* memory, std::size_t bytes) {
 base::Status memory::reserve(shm::ShmWorld& world, int processes, std::size_t bytes_each) {
   if (processes == 1) return base::ok_status();
   Arena& arena = net::arena();
-  arena.bytes = bytes_of_parts(processes, bytes_each);
-  arena.part_bytes = arena.bytes / static_cast<std::size_t>(processes);
-  arena.base = static_cast<std::byte*>(world.map_shared(arena.bytes));
+  map_parts(arena, world, processes, bytes_each);
   if (arena.base != nullptr) return base::ok_status();
   return base::system_status(errno, base::formatted("cannot reserve {} for each of {} processes (AYATORI_NET_MEMORY)",
                                                     base::size_text(arena.part_bytes), processes));
@@ -106,9 +110,7 @@ void memory::reserve_apart(shm::ShmWorld& world, int self, int processes, std::s
   std::lock_guard lock(arena.mutex);
   AYT_CHECK(arena.base == nullptr);
   arena.self = self;
-  arena.bytes = bytes_of_parts(processes, bytes_each);
-  arena.part_bytes = arena.bytes / static_cast<std::size_t>(processes);
-  arena.base = static_cast<std::byte*>(world.map_shared(arena.bytes));
+  map_parts(arena, world, processes, bytes_each);
   AYT_CHECK(arena.base != nullptr, "a world without room for {} bytes", arena.bytes);
 }
 

@@ -88,16 +88,13 @@ class Offloading {
 };
 
 // With those of this machine that were started apart.
-base::Status meet(const boot::Membership& job, Listening& listening, std::int64_t timeout_ns, tcp::TcpConfig* config) {
+base::Status meet(const boot::Membership& job, Listening& listening, tcp::TcpConfig* config) {
   const std::size_t bytes_each = memory::is_reserved() ? 0 : base::knob_size("AYATORI_NET_MEMORY");
-  std::unique_ptr<shm::ShmWorld> world;
-  if (base::Status status = meet_neighbours(job, listening, config->payload_bytes_max, config->requests_max,
-                                            memory::bytes_of_parts(job.processes, bytes_each), timeout_ns, &world);
-      !status.ok())
-    return status;
-  if (world != nullptr && bytes_each != 0) memory::reserve_apart(*world, job.self, job.processes, bytes_each);
-  config->world = met_world = world.release();
-  return base::ok_status();
+  const base::Status status =
+      meet_neighbours(job, listening, memory::bytes_of_parts(job.processes, bytes_each), config);
+  if (config->world != nullptr && bytes_each != 0)
+    memory::reserve_apart(*config->world, job.self, job.processes, bytes_each);
+  return status;
 }
 
 // Over tcp or UCX, and shared memory below.
@@ -108,7 +105,7 @@ base::Status make_network(const boot::Membership& job, Listening listening, cons
   if (base::Status status = configure(job, listening, &config); !status.ok()) return status;
   if (plan.transport.shm && boot::job().process_count > 1) config.world = prepared_world();
   if (plan.transport.shm && boot::job().process_count == 1)
-    if (base::Status status = meet(job, listening, plan.timeout_ns, &config); !status.ok()) return status;
+    if (base::Status status = meet(job, listening, &config); !status.ok()) return status;
   Offloading offloading(before_start);
   std::unique_ptr<Transport> net;
   if (base::Status status = connect_members(plan.transport.wire == Wire::kUcx, std::move(config),

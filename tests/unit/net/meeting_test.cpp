@@ -32,7 +32,6 @@ constexpr std::size_t kSharedBytes = 3 * 4096;
 // What the members would have told each other by their cards, and what they found.
 struct Board {
   std::atomic<int> cards;
-  std::atomic<int> done;
   char meetings[kMaxProcesses][sizeof(boot::Card::meeting)];
   std::uint64_t members[kMaxProcesses];  // of the world; 0: none
   bool is_error[kMaxProcesses];
@@ -115,6 +114,7 @@ class Meetings : public ::testing::Test {
 
   void expect_members(int processes, std::uint64_t members) const {
     for (int p = 0; p < processes; ++p) {
+      EXPECT_FALSE(board_->is_error[p]) << "process " << p;
       const bool is_in = (members >> p & 1) != 0;
       EXPECT_EQ(board_->members[p], is_in ? members : 0) << "process " << p;
       EXPECT_EQ(board_->met[p], is_in ? members : 0) << "process " << p;
