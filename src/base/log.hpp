@@ -7,6 +7,7 @@
 // L2. What is below the level costs one relaxed load.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <string_view>
 
@@ -44,6 +45,11 @@ void log_error(fmt::format_string<Args...> text, Args&&... args) noexcept {
 template <class... Args>
 void log_warn(fmt::format_string<Args...> text, Args&&... args) noexcept {
   detail::log<Args...>(LogLevel::kWarn, text, std::forward<Args>(args)...);
+}
+// The first time alone for each `told`: for what others may cause as often as they like.
+template <class... Args>
+void log_warn_once(std::atomic<bool>& told, fmt::format_string<Args...> text, Args&&... args) noexcept {
+  if (!told.exchange(true, std::memory_order_relaxed)) log_warn<Args...>(text, std::forward<Args>(args)...);
 }
 template <class... Args>
 void log_info(fmt::format_string<Args...> text, Args&&... args) noexcept {

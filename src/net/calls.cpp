@@ -20,9 +20,8 @@ constexpr auto kRetryAfter = std::chrono::microseconds(200);
 
 // What a peer sends is no reason to end: dropped, and told once.
 void drop(ProcessId caller, Calls::FunctionId function) {
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true, std::memory_order_relaxed))
-    base::log_warn("process {} called function {}, which nobody serves: it is dropped", caller, function);
+  static constinit std::atomic<bool> told{false};
+  base::log_warn_once(told, "process {} called function {}, which nobody serves: it is dropped", caller, function);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "net/process_set.hpp"
 
 namespace ayatori::net {
 namespace {
@@ -59,9 +60,9 @@ void combine(Element element, ReduceOp op, std::byte* into, const std::byte* fro
 
 // C8.
 void drop(ProcessId source, std::size_t bytes) {
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true, std::memory_order_relaxed))
-    base::log_warn("process {} sent {} bytes for a collective that expects none such: they are dropped", source, bytes);
+  static constinit std::atomic<bool> told{false};
+  base::log_warn_once(told, "process {} sent {} bytes for a collective that expects none such: they are dropped",
+                      source, bytes);
 }
 
 }  // namespace
@@ -291,7 +292,7 @@ bool Collectives::take_message(const Header& header, Way way, ProcessId source, 
   }
   if (!fits(header.shape, open && there.sent_up, way, source, header.round, data, bytes)) return false;
   Operation& operation = slot_for(header.sequence, header.shape);
-  operation.heard |= std::uint64_t{1} << source;
+  operation.heard |= bit_of(source);
   take(operation, way, source, header.round, data, bytes, done);
   return true;
 }
@@ -365,7 +366,7 @@ bool Collectives::take_letter(Operation& operation, ProcessId from, Done& done) 
   if (came == nullptr) return false;
   Letter letter;
   std::memcpy(&letter, came, sizeof letter);
-  operation.heard |= std::uint64_t{1} << from;
+  operation.heard |= bit_of(from);
   const Way way = is_exchange(operation.shape.kind) ? Way::kAcross : operation.sent_up ? Way::kDown : Way::kUp;
   const bool sense = makes_sense(letter.shape);
   if (sense) check_shape(operation, letter.shape);

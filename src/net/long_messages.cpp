@@ -14,10 +14,9 @@ namespace {
 
 // L6.
 void drop(const Message& message) {
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true, std::memory_order_relaxed))
-    base::log_warn("process {} sent {} bytes of a long message that make no sense: they are dropped", message.source,
-                   message.size_bytes);
+  static constinit std::atomic<bool> told{false};
+  base::log_warn_once(told, "process {} sent {} bytes of a long message that make no sense: they are dropped",
+                      message.source, message.size_bytes);
 }
 
 }  // namespace

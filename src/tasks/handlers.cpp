@@ -239,9 +239,9 @@ void hand_over(Handler& handler, const net::Message& message, std::uint64_t ques
 void on_message(void* context, const net::Message& message) {
   auto& handler = *static_cast<Handler*>(context);
   if (!finished()) return hand_over(handler, message, 0, 0);
-  if (!handler.told.exchange(true, std::memory_order_relaxed))
-    base::log_warn("process {} sent a message for the threads of handler {} after the run had ended: it is dropped",
-                   message.source, handler.id);
+  base::log_warn_once(handler.told,
+                      "process {} sent a message for the threads of handler {} after the run had ended: it is dropped",
+                      message.source, handler.id);
 }
 
 // What a peer sends is no reason to end: dropped, and told once.

@@ -358,9 +358,8 @@ void UcxTransport::on_batch(const Batch& message) {
   const bool whole = parse_batch_header(begin, processes_, &batch);
   UcxPeer* const from = whole ? &wire(peer(static_cast<ProcessId>(batch.from))) : nullptr;
   if (from == nullptr || from->process == self_ || batch.token != from->token) {  // inbox.hpp B1
-    static std::atomic<bool> told{false};
-    if (!told.exchange(true, std::memory_order_relaxed))
-      base::log_warn("ucx: dropped a message from a stranger (others like it are not reported)");
+    static constinit std::atomic<bool> told{false};
+    base::log_warn_once(told, "ucx: dropped a message from a stranger (others like it are not reported)");
     return;
   }
   // relaxed: retire_accused() orders
