@@ -21,7 +21,7 @@ struct Variable {
 };
 constexpr Variable kEnvironment[] = {
     {"UCX_ERROR_SIGNALS", "", false},        {"UCX_HANDLE_ERRORS", "none", false}, {"UCX_LOG_LEVEL", "fatal", true},
-    {"UCX_WARN_UNUSED_ENV_VARS", "n", true}, {"UCX_VFS_ENABLE", "n", true},
+    {"UCX_WARN_UNUSED_ENV_VARS", "n", true}, {"UCX_VFS_ENABLE", "n", true},        {"UCX_MEM_EVENTS", "n", false},
 };
 
 // Sets them, and puts back what was there: children of this process are not concerned.
