@@ -106,8 +106,7 @@ void measure_overhead(net::Transport& transport, Requester& self, std::int64_t e
 
 void measure_rate(net::Transport& transport, Requester& self, std::int64_t end_ns) {
   while (base::real_now_ns() < end_ns) {
-    for (int i = 0; i < 64; ++i)
-      while (!self.ask(transport)) step_back(transport);
+    for (int i = 0; i < 64; ++i) net::until_taken(transport, [&] { return self.ask(transport); });
   }
   while (!self.idle()) step_back(transport);
 }

@@ -27,8 +27,8 @@ namespace detail {
 void until_taken(Transport& transport, bool (*attempt)(void* data), void* data);
 }
 
-// Repeats a try_* call until there is room. Room is made by other processes, which wake nobody for it: so this polls, less
-// and less often.
+// Repeats a try_* call until there is room. Where it is made by other processes, they wake nobody for it: so this polls, less
+// and less often, unless the transport can tell (Transport::wait_for_room).
 template <class Attempt>
 void until_taken(Transport& transport, Attempt&& attempt) {
   if (attempt()) return;

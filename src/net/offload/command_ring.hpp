@@ -11,8 +11,8 @@
 //     is not filled. A producer that is preempted in between holds up those behind it; it does not die (one process).
 // G3. The low bit of `tail` says "the consumer sleeps or is about to". The push that finds it set clears it and owes one
 //     wake-up; no other does. The consumer sets it by CAS only while tail == head: a push is either before the CAS, which
-//     then fails, or after it, and sees the bit. One variable holds both, so coherence alone decides, and the CASes are
-//     relaxed. The wake-up brings its own order: a consumer whose sleep begins after it (the futex word, the lock of a
+//     then fails, or after it, and sees the bit. One variable holds both, so coherence alone decides, and the CASes may
+//     be relaxed. The wake-up brings its own order: a consumer whose sleep begins after it (the futex word, the lock of a
 //     condition variable) finds `tail` moved when it looks.
 #pragma once
 
@@ -39,8 +39,8 @@ class CommandRing {
   }
 
   // --- producers ---
-  // False: full. *wake is set when the caller owes the consumer a wake-up (G3).
-  bool try_push(T* value, bool* wake) noexcept {
+  // False: full. *wake is set when the caller owes the consumer a wake-up (G3); *its_ticket is where it lies.
+  bool try_push(T* value, bool* wake, std::uint64_t* its_ticket = nullptr) noexcept {
     std::uint64_t tail = tail_.load(std::memory_order_relaxed);  // the CAS validates it
     while (true) {
       const std::uint64_t ticket = tail >> 1;
@@ -51,10 +51,13 @@ class CommandRing {
         tail = now;
         continue;
       }
-      if (!tail_.compare_exchange_weak(tail, (ticket + 1) << 1, std::memory_order_relaxed)) continue;  // G1, G3
+      // G1, G3. acq_rel: what a producer did before it pushed is before what a later one does after (executor.hpp E6)
+      if (!tail_.compare_exchange_weak(tail, (ticket + 1) << 1, std::memory_order_acq_rel, std::memory_order_relaxed))
+        continue;
       // release: *value; pairs with pop()
       slot.store(reinterpret_cast<std::uintptr_t>(value) | parity(ticket), std::memory_order_release);
       if ((tail & 1) != 0) *wake = true;
+      if (its_ticket != nullptr) *its_ticket = ticket;
       return true;
     }
   }

@@ -2,7 +2,8 @@
 // One offloaded request: the record behind a tag (thesis 4.4.1). The requester fills it, the ring carries its address, the
 // executor hands `command` to the transport below, the completion from there runs the user's callback and sends the record
 // home (tags.hpp). So one allocation without a lock gives tag, command slot and room for a payload; what waits for room
-// below waits in place, on whatever list `next` links it into.
+// below waits in place, on whatever list `next` links it into. Of requests that come through a submission queue the executor
+// fills it, which has records of its own for them (executor.hpp E7).
 //
 // Q1. A record has one holder at a time: a pool, a requester, the ring, the executor, the transport below. Only the holder
 //     touches it (`next` alone may be read by others, see tags.hpp).
@@ -56,6 +57,7 @@ struct alignas(64) Request {
   // Gives the command to the transport below; false: no room there (N1). Afterwards the record may be somebody else's.
   bool (*issue)(Transport& below, Request& request) = nullptr;
   Lane lane = 0;
+  bool orders = false;                         // a fence or flush: executor.hpp E6
   std::atomic<std::uint32_t> parts{0};         // of an RPC (Q2) or a flush of several rings: those that have not ended
   std::atomic<Outcome> outcome{Outcome::kOk};  // of such a flush: not kOk where a part's was not
 
@@ -82,6 +84,7 @@ C& Request::write_down(const C& its_command) noexcept {
   static_assert(sizeof(C) <= kCommandBytes && std::is_trivially_copyable_v<C>);
   C& copy = *new (command) C(its_command);
   issue = &issue_as<C>;
+  orders = std::is_same_v<C, Fence> || std::is_same_v<C, Flush>;
   if constexpr (std::is_same_v<C, RpcParams>) parts.store(2, std::memory_order_relaxed);  // released by the ring
   if constexpr (!std::is_same_v<C, Fence>) copy.on_complete = {&complete<std::is_same_v<C, RpcParams>>, this};
   return copy;

@@ -96,6 +96,12 @@ Pool* TagPools::pool_of_this_thread() {
   return found;
 }
 
+int TagPools::seat() {
+  if (closed_.load(std::memory_order_relaxed)) return -1;  // as in take()
+  const Pool* pool = pool_of_this_thread();
+  return pool != nullptr ? static_cast<int>(pool - pools_.data()) : -1;
+}
+
 Request* TagPools::take() {
   if (closed_.load(std::memory_order_relaxed)) return nullptr;  // ordered by whatever let the caller come after close()
   Pool* pool = pool_of_this_thread();

@@ -36,12 +36,14 @@ struct alignas(64) Pool {
 
 class TagPools : public std::enable_shared_from_this<TagPools> {
  public:
-  static constexpr std::size_t kPools = 16;
+  static constexpr std::size_t kPools = 32;
   static constexpr std::uint32_t kAdoptedAtOnce = 16;  // so that a thread seldom looks for what came home
 
   // Shared with the threads that hold a pool of it: they may end after the transport did.
   static std::shared_ptr<TagPools> create(std::uint32_t tags, std::size_t payload_bytes_max);
 
+  // This thread's seat, below kPools, which no other thread has meanwhile: the number of its pool. -1: it has none, or closed.
+  int seat();
   Request* take();  // nullptr: every tag is under way, or idle in another thread's pool; or it is closed
   // No thread takes now; from here on none gets any.
   void close() noexcept { closed_.store(true, std::memory_order_relaxed); }

@@ -9,6 +9,7 @@
 #include <array>
 #include <bit>
 #include <deque>
+#include <iterator>
 #include <mutex>
 
 #include "base/check.hpp"
@@ -84,7 +85,9 @@ OffloadTransport::OffloadTransport(Transport& below, const OffloadOptions& optio
   tags_ = TagPools::create(options.tags, below.limits().payload_bytes_max);
   const std::size_t slots = std::bit_ceil(std::size_t{options.tags});  // F1
   handlers_ = &HandlerTable::make();
-  for (int i = 0; i < options.executors; ++i) executors_.push_back(std::make_unique<Executor>(below, slots));
+  const std::uint32_t records = options.tags / static_cast<std::uint32_t>(options.executors);  // not 0: above
+  for (int i = 0; i < options.executors; ++i)
+    executors_.push_back(std::make_unique<Executor>(below, *tags_, slots, records));
 }
 
 OffloadTransport::~OffloadTransport() {
@@ -99,7 +102,7 @@ OffloadTransport::~OffloadTransport() {
   }
   bool all = false;
   try {  // F7
-    all = serve([](void* tags) { return static_cast<TagPools*>(tags)->collect_all(); }, tags_.get(), kLeaveNs);
+    all = serve([](void* self) { return static_cast<OffloadTransport*>(self)->all_home(); }, this, kLeaveNs);
   } catch (...) {  // a simulated process that was killed (net/sim/script.hpp Q3): nothing of it completes any more
   }
   {
@@ -109,9 +112,20 @@ OffloadTransport::~OffloadTransport() {
   if (all) return;
   base::log_warn("process {} leaves while requests are under way that nobody completed", self());
   static std::mutex mutex;
-  static auto& left_behind = *new std::vector<std::shared_ptr<TagPools>>;  // the transport below holds records of them
+  // The transport below holds records of them.
+  static auto& left_tags = *new std::vector<std::shared_ptr<TagPools>>;
+  static auto& left_executors = *new std::vector<std::unique_ptr<Executor>>;
   const std::lock_guard lock(mutex);
-  left_behind.push_back(std::move(tags_));
+  left_tags.push_back(std::move(tags_));
+  std::move(executors_.begin(), executors_.end(), std::back_inserter(left_executors));
+}
+
+bool OffloadTransport::all_home() {
+  bool all = tags_->collect_all();
+  for (const auto& executor : executors_) all = executor->records_home() && all;
+  for (const auto& executor : executors_)
+    all = all && !executor->queues_visible();  // last: a completion may have pushed
+  return all;
 }
 
 // --- requester ---
@@ -135,19 +149,50 @@ bool OffloadTransport::post(Lane lane, const Params& params, bool keep) {
   return true;
 }
 
-bool OffloadTransport::try_read_async(const ReadParams& params) {
-  if (direct()) return below_.try_read_async(params);
-  return post<ReadParams>(lane_of(params.source_process), params);
+// The short way (F1), for commands whose address names the process that they go to: `push(queue, lane, stamp)`. Otherwise, and
+// on a thread without a seat: Made, by a tag.
+template <class Made, class Params, class Push>
+bool OffloadTransport::submit_short(ProcessId peer, const RemoteAddress& address, const Params& params, Push&& push) {
+  const Lane lane = lane_of(peer);
+  Executor& executor = *executors_[static_cast<std::size_t>(ring_of(lane))];
+  SubmissionQueue* queue = peer == address.process ? executor.queue(tags_->seat()) : nullptr;
+  if (queue == nullptr) [[unlikely]]
+    return post<Made>(lane, params);
+  if (!push(*queue, lane, executor.stamp())) return false;
+  if (executor.pushed()) below_.wake();
+  return true;
 }
 
-bool OffloadTransport::try_write_async(const WriteParams& params) {
-  if (direct()) return below_.try_write_async(params);
-  return post<WriteParams>(lane_of(params.destination_process), params);
+bool OffloadTransport::try_read_async(const ReadParams& p) {
+  if (direct()) return below_.try_read_async(p);
+  return submit_short<ReadParams>(
+      p.source_process, p.source, p, [&](SubmissionQueue& queue, Lane lane, std::uint64_t stamp) {
+        return queue.try_push(ShortKind::kRead,
+                              {p.source_process, p.source.region, p.source.offset, p.destination.pointer, p.size_bytes,
+                               p.on_complete, p.destination.region, lane},
+                              stamp);
+      });
 }
 
-bool OffloadTransport::try_atomic_async(const AtomicParams& params) {
-  if (direct()) return below_.try_atomic_async(params);
-  return post<AtomicParams>(lane_of(params.target_process), params);
+bool OffloadTransport::try_write_async(const WriteParams& p) {
+  if (direct()) return below_.try_write_async(p);
+  return submit_short<WriteParams>(
+      p.destination_process, p.destination, p, [&](SubmissionQueue& queue, Lane lane, std::uint64_t stamp) {
+        return queue.try_push(ShortKind::kWrite,
+                              {p.destination_process, p.destination.region, p.destination.offset, p.source.pointer,
+                               p.size_bytes, p.on_complete, p.source.region, lane},
+                              stamp);
+      });
+}
+
+bool OffloadTransport::try_atomic_async(const AtomicParams& p) {
+  if (direct()) return below_.try_atomic_async(p);
+  return submit_short<AtomicParams>(
+      p.target_process, p.target, p, [&](SubmissionQueue& queue, Lane lane, std::uint64_t stamp) {
+        return queue.try_push({p.target_process, p.target.region, p.target.offset, p.operand, p.expected, p.on_complete,
+                               p.op, p.width_bytes, lane},
+                              stamp);
+      });
 }
 
 bool OffloadTransport::try_read_list_async(const ListParams& params) {
@@ -306,13 +351,29 @@ std::size_t OffloadTransport::drain_all(bool counted) {
 
 bool OffloadTransport::all_prepared() {
   bool all = true;
-  for (const auto& executor : executors_) all = executor->prepare_sleep() && !executor->kept() && all;
+  for (const auto& executor : executors_) {
+    const bool kept = executor->kept();  // first
+    all = executor->prepare_sleep() && !kept && all;
+  }
+  return all;
+}
+
+bool OffloadTransport::executors_at_work() noexcept {
+  if (threads_.empty()) return false;
+  bool all = thread_state.beats_of == this;
+  thread_state.beats_of = this;
+  for (std::size_t i = 0; i < executors_.size(); ++i) {
+    std::uint32_t& seen = thread_state.beats_seen[i];
+    const std::uint32_t now = executors_[i]->beats();
+    all = now != seen && all;
+    seen = now;
+  }
   return all;
 }
 
 std::size_t OffloadTransport::progress() {
   if (direct()) return below_.progress();
-  if (thread_state.callbacks != 0) return 0;
+  if (thread_state.callbacks != 0 || executors_at_work()) return 0;
   const std::size_t before = thread_state.completions;
   drain_all(false);
   const std::size_t ran = thread_state.completions - before;
@@ -352,7 +413,7 @@ bool OffloadTransport::serve(bool (*until)(void* data), void* data, std::int64_t
   while (true) {
     for (int polls = 1; polls <= kPollsBeforeWait; ++polls) {
       if (until(data)) return true;
-      if (drain_all(false) + below_.progress() == 0) pause_or_yield(polls);
+      if (executors_at_work() || drain_all(false) + below_.progress() == 0) pause_or_yield(polls);
     }
     const WaitScope scope(waiters_);
     Look look{*this, until, data, alone, alone && !all_prepared()};
@@ -368,6 +429,15 @@ bool OffloadTransport::serve(bool (*until)(void* data), void* data, std::int64_t
     if (!ended) spent_ns += limit_ns;
     nap_ns = ended ? kNapNsMin : std::min(nap_ns * 2, kNapNsMax);
   }
+}
+
+bool OffloadTransport::wait_for_room(std::int64_t timeout_ns) {
+  if (direct()) return below_.wait_for_room(timeout_ns);
+  if (threads_.empty()) return false;  // who makes progress meanwhile?
+  const int seat = tags_->seat();
+  for (const auto& executor : executors_)
+    if (executor->wait_for_room(seat, timeout_ns)) return true;
+  return false;
 }
 
 // --- executors ---
@@ -387,6 +457,7 @@ void OffloadTransport::executor_main(Executor& executor) {
   std::int64_t idle_since_ns = -1;
   int misses = 0;
   while (!stop_.load(std::memory_order_acquire)) {  // pairs with the destructor
+    executor.beat();
     if (drain(executor, false) + below_.progress() != 0) {
       misses = 0;
       idle_since_ns = -1;
@@ -414,8 +485,9 @@ void OffloadTransport::doze(Executor& executor, std::int64_t nap_ns) {
   below_.wait(
       [](void* data) {
         const auto& c = *static_cast<Condition*>(data);
+        const bool kept = c.executor.kept();              // first
         return c.stop.load(std::memory_order_acquire) ||  // pairs with the destructor
-               !c.executor.prepare_sleep() || c.executor.kept() != c.napping;
+               !c.executor.prepare_sleep() || kept != c.napping;
       },
       &condition, condition.napping ? nap_ns : kNoTimeout);
   executor.cancel_sleep();

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Software offloading (thesis 4.4) around any transport: who asks for communication only writes the request down and goes
-// on; another thread talks to the interconnect, in batches. Requester (try_*, any thread) -> tag and record (tags.hpp) ->
-// command ring -> Executor (executor.hpp) -> the transport below -> Completer (Request::complete, on whichever thread makes
-// progress below). N1-N10 of net/transport.hpp hold above if they hold below.
+// on; another thread talks to the interconnect, in batches. Requester (try_*, any thread) -> submission queue, or tag and
+// record (tags.hpp) and command ring -> Executor (executor.hpp) -> the transport below -> Completer (Request::complete, on
+// whichever thread makes progress below). N1-N10 of net/transport.hpp hold above if they hold below.
 //
 //   kDirect   calls go straight through; no thread, no memory.
 //   kWorker   who calls progress() or waits is the executor. A thread that only issues moves nothing.
 //   kOffload  `executors` threads drain the rings and make progress besides.
 //
-// F1. "No room" is "no tag" (N1): rings have a slot for every tag.
-// F2. A request goes to the ring of its peer, number p mod executors, so whatever orders requests to p below (fence, flush,
-//     N10) orders them here: executor.hpp E2. A fence or flush to all peers goes to every ring. Collectives go to ring 0,
-//     in the order of the calls.
+// F1. Reads, writes and atomics of a thread that has a seat (tags.hpp), with one process for peer and address, go by its
+//     submission queue; there "no room" (N1) is a full queue. Everything else takes a tag and goes by the common ring; there it is "no tag", as rings have a slot for each.
+// F2. A request goes to the executor of its peer, number p mod executors, so whatever orders requests to p below (fence,
+//     flush, N10) orders them here: executor.hpp E2. A fence or flush to all peers goes to every ring. Collectives go to
+//     ring 0, in the order of the calls.
 // F3. Payloads: an RPC's is copied before try_rpc_async returns, and that of a message without a callback, long ones excepted.
 //     Other messages' stay the caller's until the callback (net/types.hpp). Lists keep their pieces as below.
 // F4. Everything else (addresses, handlers, replies, counters) goes straight through. A reply is no request: it has room
 //     already and its thread is the handler's.
-// F5. Executors spin for spin_ns after the last command, then sleep in below.wait() with their ring's sleep bit set; where
-//     there are none, who waits does so with all bits set. Room below wakes nobody: while commands are kept for lack of it,
+// F5. Executors spin for spin_ns after the last command, then sleep in below.wait() with their ring's sleep bit set and the
+//     gate before their queues shut; where there are none, who waits does so with all of them. Room below wakes nobody: while commands are kept for lack of it,
 //     those sleepers nap. Who waits beside executors helps them while it is awake, and sleeps until its condition holds.
 // F6. A thread that drained commands and thereby ran completions looks at `waiters_` afterwards and wakes those; a waiter
 //     counts itself there before it looks at its condition. Both are read-modify-writes, so one of them sees the other.
@@ -25,6 +26,9 @@
 //     to try them may be a sleeper.
 // F7. The destructor completes what was accepted. It gives up after kLeaveNs: what a living peer leaves unanswered that long
 //     stays with the transport below. Nobody else calls by then.
+// F8. Who polls or spins leaves commands and arrivals to the executors while each of them is at work, which it sees by their
+//     beats (Executor::beat): two threads that take turns at them have every line of them travel, and the CPU may be what the
+//     peer waits for. It helps where one has not moved since it looked last, sleeps or has no CPU.
 #pragma once
 
 #include <atomic>
@@ -37,6 +41,7 @@
 #include <ayatori/net/transport.hpp>
 #include "net/offload/executor.hpp"
 #include "net/offload/tags.hpp"
+#include "net/offload/thread_state.hpp"
 
 namespace ayatori::net::offload {
 
@@ -45,11 +50,9 @@ enum class OffloadMode : std::uint8_t { kDirect, kOffload, kWorker };
 struct OffloadOptions {
   OffloadMode mode = OffloadMode::kDirect;  // docs/design/offloading.md says why
   int executors = 1;                        // rings, and in kOffload their threads
-  std::uint32_t tags = 2048;                // requests under way, at most
+  std::uint32_t tags = 2048;                // requests under way, at most: through queues, and as many others
   std::int64_t spin_ns = 50'000;            // of an executor
 };
-
-inline constexpr int kExecutorsMax = 16;
 
 class OffloadTransport final : public Transport {
  public:
@@ -115,6 +118,7 @@ class OffloadTransport final : public Transport {
     if (direct()) below_.end_batch();
   }
   void wake() noexcept override { below_.wake(); }
+  bool wait_for_room(std::int64_t timeout_ns) override;
 
  private:
   static constexpr int kPollsBeforeWait = 100;
@@ -128,17 +132,22 @@ class OffloadTransport final : public Transport {
   bool direct() const noexcept { return options_.mode == OffloadMode::kDirect; }
   Lane lane_of(ProcessId peer) const noexcept { return peer >= 0 && peer < processes() ? peer : 0; }
   int ring_of(Lane lane) const noexcept {
-    return lane == kCollectivesLane || lane == kEveryLane ? 0 : lane % options_.executors;
+    if (lane == kCollectivesLane || lane == kEveryLane) return 0;
+    return options_.executors == 1 ? 0 : lane % options_.executors;  // a division costs as much as the rest of a call
   }
   template <class Made, class Params>
   bool post(Lane lane, const Params& params, bool keep = false);
   bool take_all(std::span<Request*> requests);  // or none
   void submit(Request& request, int ring);
+  template <class Made, class Params, class Push>
+  bool submit_short(ProcessId peer, const RemoteAddress& address, const Params& params, Push&& push);
+  bool all_home();  // F7
 
   // Both: returns how many commands were issued; `counted`: this thread stands in waiters_.
   std::size_t drain(Executor& executor, bool counted);
   std::size_t drain_all(bool counted);
-  bool all_prepared();  // rings are empty, their sleep bits set, and nothing is kept
+  bool executors_at_work() noexcept;  // F8
+  bool all_prepared();                // rings are empty, their sleep bits set, and nothing is kept
   bool serve(bool (*until)(void* data), void* data, std::int64_t timeout_ns);
   void executor_main(Executor& executor);
   void doze(Executor& executor, std::int64_t nap_ns);
