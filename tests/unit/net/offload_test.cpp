@@ -362,7 +362,7 @@ TEST(Offload, FencesOrderTheRequestsOfAllThreads) {
       }
       for (std::thread& thread : threads) thread.join();
       net.wait([](void*) { return false; }, nullptr, 1'000'000);
-      constexpr std::size_t kAll = static_cast<std::size_t>(kThreads * kEach * kPhases);
+      constexpr std::size_t kAll = std::size_t{kThreads} * kEach * kPhases;
       until_true([&] {
         net.progress();
         std::size_t requests = 0;
