@@ -160,8 +160,8 @@ class Transport {
   virtual void end_batch() {}
   // Ends a wait of this process whose condition another thread changed.
   virtual void wake() noexcept = 0;
-  // For a thread to which try_* said "no room": sleeps until there is some again, timeout_ns at most, while others make
-  // progress. False: it did not sleep, as nobody would tell it of room; the caller polls. Not in handlers and callbacks.
+  // For a thread to which try_* has just said "no room": sleeps until there is some again, timeout_ns at most, while others
+  // make progress. True: try again. False: nobody would tell it of room, it has to poll. Not in handlers and callbacks.
   virtual bool wait_for_room(std::int64_t /*timeout_ns*/) { return false; }
 };
 

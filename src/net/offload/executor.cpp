@@ -15,7 +15,7 @@ Executor::Executor(Transport& below, TagPools& tags, std::size_t slots, std::uin
     : below_(below),
       ring_(slots),
       queue_slots_(std::min(kQueueSlotsMax, slots)),
-      records_kept_max_(records - records / 4),
+      records_kept_max_(records - std::max(records / 4, 1u)),
       record_count_(records),
       records_(std::make_unique<Request[]>(records)) {
   for (std::uint32_t i = 0; i < records; ++i) {
@@ -24,13 +24,6 @@ Executor::Executor(Transport& below, TagPools& tags, std::size_t slots, std::uin
     records_[i].next.store(record_pool_.idle, std::memory_order_relaxed);  // before threads exist
     record_pool_.idle = &records_[i];
   }
-}
-
-Executor::~Executor() {
-  each_queue([](SubmissionQueue& queue) {
-    delete &queue;
-    return true;
-  });
 }
 
 bool Executor::accept(Request& request) noexcept {
@@ -49,47 +42,40 @@ bool Executor::accept(Request& request) noexcept {
 
 bool Executor::records_home() noexcept {
   std::uint32_t home = 0;
-  for (Request* request = record_pool_.idle; request != nullptr; ++home)
-    request = request->next.load(std::memory_order_relaxed);
   // acquire: pairs with TagPools::give_back(), and so with whatever their completions pushed
-  for (const Request* request = record_pool_.returned.load(std::memory_order_acquire); request != nullptr; ++home)
-    request = request->next.load(std::memory_order_relaxed);
+  for (const Request* first : {record_pool_.idle, record_pool_.returned.load(std::memory_order_acquire)})
+    for (; first != nullptr; ++home) first = first->next.load(std::memory_order_relaxed);
   return home == record_count_;
 }
 
 // --- queues ---
 
 SubmissionQueue* Executor::make_queue(std::size_t seat) {
-  auto* made = new SubmissionQueue(queue_slots_);
-  queues_[seat].store(made, std::memory_order_relaxed);
-  seats_used_.fetch_or(std::uint64_t{1} << seat, std::memory_order_release);  // pairs with each_queue()
-  return made;
+  queues_[seat] = std::make_unique<SubmissionQueue>(queue_slots_);
+  seats_used_.fetch_or(std::uint64_t{1} << seat, std::memory_order_release);  // pairs with any_queue(), drain_queues()
+  return queues_[seat].get();
 }
 
 bool Executor::wait_for_room(int seat, std::int64_t timeout_ns) noexcept {
-  SubmissionQueue* queue =
-      seat >= 0 ? queues_[static_cast<std::size_t>(seat)].load(std::memory_order_relaxed) : nullptr;  // as in queue()
+  SubmissionQueue* queue = seat >= 0 ? queues_[static_cast<std::size_t>(seat)].get() : nullptr;
   if (queue == nullptr || !queue->full()) return false;
   queue->wait_for_room(timeout_ns);
   return true;
 }
 
-template <class Visit>
-void Executor::each_queue(Visit&& visit) const {
+template <class Predicate>
+bool Executor::any_queue(Predicate&& predicate) const {
+  // acquire: pairs with make_queue()
   for (std::uint64_t seats = seats_used_.load(std::memory_order_acquire); seats != 0; seats &= seats - 1)
-    if (!visit(*queues_[static_cast<std::size_t>(std::countr_zero(seats))].load(std::memory_order_relaxed))) return;
+    if (predicate(*queues_[static_cast<std::size_t>(std::countr_zero(seats))])) return true;
+  return false;
 }
 
 bool Executor::queues_visible() const noexcept {
-  bool any = false;
-  each_queue([&](const SubmissionQueue& queue) {
-    any = !queue.nothing_visible();
-    return !any;
-  });
-  return any;
+  return any_queue([](const SubmissionQueue& queue) { return !queue.nothing_visible(); });
 }
 
-// What is visible in queues has to wait. A hint: who sleeps because of it naps (kept()).
+// All that is visible in queues has to wait. A hint: who sleeps because of it naps (kept()).
 bool Executor::queues_wait() const noexcept {
   if (starved_.load(std::memory_order_relaxed)) return record_pool_.returned.load(std::memory_order_relaxed) == nullptr;
   return held_up_.load(std::memory_order_relaxed);
@@ -97,9 +83,9 @@ bool Executor::queues_wait() const noexcept {
 
 bool Executor::prepare_sleep() noexcept {
   if (!ring_.prepare_sleep()) return false;
-  if (queues_wait()) return true;  // the gate stays open: no push could be served before the nap's end
+  if (queues_wait()) return true;  // the gate stays open: pushes could not be served now
   gate_.shut();
-  return !queues_visible();
+  return clogged_.load(std::memory_order_relaxed) || !queues_visible();
 }
 
 Request* Executor::take_record() noexcept {
@@ -146,20 +132,23 @@ std::size_t Executor::drain_queues(std::size_t* left) {
   std::size_t issued = 0;
   const std::uint64_t used = seats_used_.load(std::memory_order_acquire);  // pairs with make_queue()
   const int first = first_seat_;
+  bool starved = false;
   for (std::uint64_t turns = std::rotr(used, first); turns != 0 && *left != 0; turns &= turns - 1) {
     const int seat = (std::countr_zero(turns) + first) % 64;
-    SubmissionQueue& queue = *queues_[static_cast<std::size_t>(seat)].load(std::memory_order_relaxed);
+    SubmissionQueue& queue = *queues_[static_cast<std::size_t>(seat)];
     const std::uint64_t from = queue.head();
     for (; *left != 0; --*left) {
       if (holding_ && queue.head() == queue.limit) break;
       const SubmissionQueue::Slot* slot = queue.front(ring_done_);
       if (slot == nullptr) break;
-      if (records_kept_ >= records_kept_max_ && waits(lane_of(*slot))) {
-        clogged_ = true;
+      // Not while a fence waits: it waits for as little as possible.
+      if (!holding_ && records_kept_ >= records_kept_max_ && waits(lane_of(*slot))) {
+        clogged_.store(true, std::memory_order_relaxed);
         break;
       }
       Request* request = take_record();
       if (request == nullptr) {
+        starved = true;
         starved_.store(true, std::memory_order_relaxed);
         break;
       }
@@ -168,7 +157,7 @@ std::size_t Executor::drain_queues(std::size_t* left) {
       issued += issue_or_keep(*request);
     }
     if (queue.head() != from) queue.tell_room();
-    if (starved_.load(std::memory_order_relaxed)) {  // who got some lets others go first
+    if (starved) {  // who got some lets others go first
       first_seat_ = queue.head() != from ? (seat + 1) % 64 : seat;
       break;
     }
@@ -183,19 +172,15 @@ std::size_t Executor::drain_queues(std::size_t* left) {
 bool Executor::catch_up(std::size_t* issued) {
   if (!holding_) {
     holding_ = true;
-    each_queue([&](SubmissionQueue& queue) {
+    any_queue([&](SubmissionQueue& queue) {
       queue.limit = queue.end(ring_done_);
-      return true;
+      return false;
     });
   }
   std::size_t all = ~std::size_t{0};
   *issued += drain_queues(&all);
-  bool reached = true;
-  each_queue([&](const SubmissionQueue& queue) {
-    reached = queue.head() == queue.limit;  // 0, both, where it is younger than the fence
-    return reached;
-  });
-  return reached;
+  // Both are 0 where the queue is younger than the fence.
+  return !any_queue([](const SubmissionQueue& queue) { return queue.head() != queue.limit; });
 }
 
 std::size_t Executor::drain_ring(std::size_t* left) {
@@ -236,7 +221,7 @@ Executor::Turn Executor::drain() {
   Turn turn{retry_lanes()};
   std::size_t left = kBatch;
   starved_.store(false, std::memory_order_relaxed);
-  clogged_ = false;
+  clogged_.store(false, std::memory_order_relaxed);
   const std::uint64_t ring_done = ring_done_;
   const bool ring_first = ring_first_;
   if (ring_first) turn.issued += drain_ring(&left);
@@ -248,8 +233,8 @@ Executor::Turn Executor::drain() {
   const bool keeps =
       peers_waiting_ != 0 || waits(kCollectivesLane) || holding_ || starved_.load(std::memory_order_relaxed);
   turn.began_to_keep = keeps && !kept();
-  held_up_.store(holding_ || clogged_, std::memory_order_relaxed);  // written under the lock, as starved_ and kept_
-  kept_.store(keeps, std::memory_order_release);                    // pairs with kept()
+  held_up_.store(holding_, std::memory_order_relaxed);  // written under the lock, as starved_, clogged_ and kept_
+  kept_.store(keeps, std::memory_order_release);        // pairs with kept()
   return turn;
 }
 
@@ -292,10 +277,15 @@ std::size_t Executor::retry(Lane lane) {
   return issued;
 }
 
+// Each time another peer first: room below may be common to all.
 std::size_t Executor::retry_lanes() {
   std::size_t issued = retry(kCollectivesLane);
-  for (std::uint64_t lanes = peers_waiting_; lanes != 0; lanes &= lanes - 1)
-    issued += retry(static_cast<Lane>(std::countr_zero(lanes)));
+  const int first = first_lane_;
+  for (std::uint64_t turns = std::rotr(peers_waiting_, first); turns != 0; turns &= turns - 1) {
+    const Lane lane = (std::countr_zero(turns) + first) % 64;
+    if (first_lane_ == first) first_lane_ = (lane + 1) % 64;
+    issued += retry(lane);
+  }
   return issued;
 }
 

@@ -8,8 +8,9 @@
 //     their place: behind what was accepted before and before what is accepted afterwards (E6 for the queues). So N10
 //     (net/transport.hpp) is that transport's affair.
 // E3. A command that finds no room below waits in the lane of its peer, and so do those to that peer behind it. Others pass:
-//     a peer that takes nothing holds up nobody else; what waits for such has three quarters of the records at most (E7), then
-//     it waits in the queues, and each thread behind its own. Collectives have a lane of their own (their order is the caller's).
+//     a peer that takes nothing holds up nobody else. What waits for such has three quarters of the records (E7), and one more
+//     for each further peer; then it waits in its queue, and what its thread asked for later behind it, unless a fence wants
+//     it. Collectives have a lane of their own (their order is the caller's).
 // E4. A fence or flush to all peers waits until all lanes of peers are empty, and the ring behind it with it.
 // E5. A batch is at most kBatch commands, and what fences in it wait for; the transport below may send it together. Between
 //     two it makes progress.
@@ -18,8 +19,8 @@
 //     ring were (issued, or kept in a lane). What was pushed before carries at most t, and is visible to whoever takes the
 //     fence: the fence waits for it. It waits for no more than that (SubmissionQueue::limit), or it might wait for ever.
 // E7. What comes from a queue gets its record from the executor, which has as many as its share of the tags. While they are
-//     all under way or kept, queues wait, and so does a fence behind them: records come back when what they stand for completes,
-//     which takes nothing from a queue or the ring.
+//     all under way or kept, queues wait, and so does a fence behind them. They come back when what they stand for completes,
+//     for which those in lanes need room below, but nothing from a queue or the ring.
 #pragma once
 
 #include <array>
@@ -44,9 +45,6 @@ class Executor {
 
   // slots: at least as many as there are tags. Then the ring is never full (each command in it holds one). records: of E7.
   Executor(Transport& below, TagPools& tags, std::size_t slots, std::uint32_t records);
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
 
   // True: the caller owes a wake-up (command_ring.hpp G3).
   [[nodiscard]] bool accept(Request& request) noexcept;
@@ -54,8 +52,7 @@ class Executor {
   // The queue of a seat (TagPools::seat()), for the thread that has it; nullptr for none.
   SubmissionQueue* queue(int seat) {
     if (seat < 0) return nullptr;
-    // relaxed: this thread's, or handed on with the seat
-    SubmissionQueue* made = queues_[static_cast<std::size_t>(seat)].load(std::memory_order_relaxed);
+    SubmissionQueue* made = queues_[static_cast<std::size_t>(seat)].get();
     return made != nullptr ? made : make_queue(static_cast<std::size_t>(seat));
   }
   // Waits for room in the queue of a seat, if it is full. False: it is not, or there is none.
@@ -72,7 +69,7 @@ class Executor {
   };
   // Issues up to a batch, those that waited for room first.
   Turn drain();
-  // Any thread, hints: commands wait for room; there is something for drain() to do.
+  // Any thread, hints: commands wait, for room, records or those before a fence; there is nothing for drain() to do.
   bool kept() const noexcept { return kept_.load(std::memory_order_acquire); }  // pairs with drain()
   bool idle() const noexcept { return ring_.nothing_visible() && !kept() && !queues_visible(); }
 
@@ -100,8 +97,8 @@ class Executor {
   static constexpr int kPrefetch = 4;
 
   SubmissionQueue* make_queue(std::size_t seat);
-  template <class Visit>
-  void each_queue(Visit&& visit) const;  // visit(queue), until it returns false
+  template <class Predicate>
+  bool any_queue(Predicate&& predicate) const;
   bool queues_wait() const noexcept;
   std::size_t drain_queues(std::size_t* left);
   std::size_t drain_ring(std::size_t* left);
@@ -123,7 +120,7 @@ class Executor {
   // What each push to a queue looks at, and hardly anybody writes.
   alignas(64) std::atomic<std::uint64_t> stamp_{0};  // E6
   SleepGate gate_;
-  std::array<std::atomic<SubmissionQueue*>, TagPools::kPools> queues_{};
+  std::array<std::unique_ptr<SubmissionQueue>, TagPools::kPools> queues_;  // made by the seat's thread, see seats_used_
 
   static_assert(TagPools::kPools <= 64);
   alignas(64) std::atomic<std::uint64_t> seats_used_{0};  // bit: a queue
@@ -139,13 +136,14 @@ class Executor {
   bool holding_ = false;            // a fence at batch_next_: queues go as far as their limits
   bool ring_first_ = false;         // for the queues used the last batch up
   int first_seat_ = 0;              // the queue whose turn it is
-  bool clogged_ = false;            // a queue's next has to wait (E3)
+  int first_lane_ = 0;              // the peer whose turn it is
   std::uint32_t records_kept_ = 0;  // in lanes
 
   std::atomic<bool> kept_{false};
-  // What is visible in queues has to wait: behind a fence or for a lane, for records.
+  // What is visible in queues has to wait: behind a fence; for records; in some queues, for a lane (E3).
   std::atomic<bool> held_up_{false};
   std::atomic<bool> starved_{false};
+  std::atomic<bool> clogged_{false};
 
   // E7.
   const std::uint32_t records_kept_max_;

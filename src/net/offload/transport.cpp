@@ -138,7 +138,10 @@ void OffloadTransport::submit(Request& request, int ring) {
 template <class Made, class Params>
 bool OffloadTransport::post(Lane lane, const Params& params, bool keep) {
   Request* request = tags_->take();
-  if (request == nullptr) return false;
+  if (request == nullptr) {
+    thread_state.refused_by = nullptr;
+    return false;
+  }
   request->lane = lane;
   request->on_complete = params.on_complete;
   Made& command = request->write_down(Made{params});
@@ -158,7 +161,10 @@ bool OffloadTransport::submit_short(ProcessId peer, const RemoteAddress& address
   SubmissionQueue* queue = peer == address.process ? executor.queue(tags_->seat()) : nullptr;
   if (queue == nullptr) [[unlikely]]
     return post<Made>(lane, params);
-  if (!push(*queue, lane, executor.stamp())) return false;
+  if (!push(*queue, lane, executor.stamp())) {
+    thread_state.refused_by = &executor;
+    return false;
+  }
   if (executor.pushed()) below_.wake();
   return true;
 }
@@ -433,10 +439,10 @@ bool OffloadTransport::serve(bool (*until)(void* data), void* data, std::int64_t
 
 bool OffloadTransport::wait_for_room(std::int64_t timeout_ns) {
   if (direct()) return below_.wait_for_room(timeout_ns);
-  if (threads_.empty()) return false;  // who makes progress meanwhile?
-  const int seat = tags_->seat();
+  AYT_CHECK(thread_state.callbacks == 0, "a handler or completion must not wait");  // N4, N6
+  if (threads_.empty()) return false;                                               // who makes progress meanwhile?
   for (const auto& executor : executors_)
-    if (executor->wait_for_room(seat, timeout_ns)) return true;
+    if (executor.get() == thread_state.refused_by) return executor->wait_for_room(tags_->seat(), timeout_ns);
   return false;
 }
 
@@ -481,13 +487,15 @@ void OffloadTransport::doze(Executor& executor, std::int64_t nap_ns) {
     const std::atomic<bool>& stop;
     Executor& executor;
     const bool napping;
-  } condition{stop_, executor, executor.kept()};
+    const std::size_t completions;
+  } condition{stop_, executor, executor.kept(), thread_state.completions};
   below_.wait(
       [](void* data) {
         const auto& c = *static_cast<Condition*>(data);
         const bool kept = c.executor.kept();              // first
         return c.stop.load(std::memory_order_acquire) ||  // pairs with the destructor
-               !c.executor.prepare_sleep() || kept != c.napping;
+               !c.executor.prepare_sleep() || kept != c.napping ||
+               (kept && thread_state.completions != c.completions);  // those made room
       },
       &condition, condition.napping ? nap_ns : kNoTimeout);
   executor.cancel_sleep();

@@ -9,7 +9,8 @@
 //   kOffload  `executors` threads drain the rings and make progress besides.
 //
 // F1. Reads, writes and atomics of a thread that has a seat (tags.hpp), with one process for peer and address, go by its
-//     submission queue; there "no room" (N1) is a full queue. Everything else takes a tag and goes by the common ring; there it is "no tag", as rings have a slot for each.
+//     submission queue; there "no room" (N1) is a full queue. Everything else takes a tag and goes by the common ring; there it
+//     is "no tag", as rings have a slot for each.
 // F2. A request goes to the executor of its peer, number p mod executors, so whatever orders requests to p below (fence,
 //     flush, N10) orders them here: executor.hpp E2. A fence or flush to all peers goes to every ring. Collectives go to
 //     ring 0, in the order of the calls.
@@ -18,8 +19,9 @@
 // F4. Everything else (addresses, handlers, replies, counters) goes straight through. A reply is no request: it has room
 //     already and its thread is the handler's.
 // F5. Executors spin for spin_ns after the last command, then sleep in below.wait() with their ring's sleep bit set and the
-//     gate before their queues shut; where there are none, who waits does so with all of them. Room below wakes nobody: while commands are kept for lack of it,
-//     those sleepers nap. Who waits beside executors helps them while it is awake, and sleeps until its condition holds.
+//     gate before its queues shut; where there are none, who waits does so with all of them. Room below wakes nobody: while
+//     commands are kept for lack of it, those sleepers nap. Who waits beside executors helps them while it is awake, and
+//     sleeps until its condition holds.
 // F6. A thread that drained commands and thereby ran completions looks at `waiters_` afterwards and wakes those; a waiter
 //     counts itself there before it looks at its condition. Both are read-modify-writes, so one of them sees the other.
 //     Completions that run in below.progress() are announced there. A thread that begins to keep commands wakes all: the next

@@ -47,6 +47,10 @@ class FakeBelow final : public Transport {
     std::lock_guard lock(mutex_);
     deferred_ = deferred;
   }
+  void set_open_max(std::size_t most) {  // of deferred requests, to all peers together: then there is no room
+    std::lock_guard lock(mutex_);
+    open_max_ = most;
+  }
   void let_complete(bool may) {
     {
       std::lock_guard lock(mutex_);
@@ -190,7 +194,7 @@ class FakeBelow final : public Transport {
             std::size_t bytes = 0) {
     {
       std::lock_guard lock(mutex_);
-      if (full_.contains(peer)) return false;
+      if (full_.contains(peer) || open_.size() >= open_max_) return false;
       Issued entry{what, peer, number, {}};
       if (bytes <= kPayloadBytesMax && bytes != 0) {
         entry.payload.resize(bytes);
@@ -224,6 +228,7 @@ class FakeBelow final : public Transport {
   static inline thread_local int batched_ = 0;  // since this thread's begin_batch()
   bool deferred_ = false;
   bool may_complete_ = true;
+  std::size_t open_max_ = ~std::size_t{0};
   std::set<ProcessId> full_;
   std::vector<Callback> open_;
   std::vector<Issued> issued_;

@@ -176,6 +176,46 @@ TEST(Offload, AFullPeerLeavesRecordsToOthers) {
   EXPECT_EQ(below.issues(), 15u);
 }
 
+// Where room below is common to all peers, one that is asked for more than there is leaves the others their turn.
+TEST(Offload, PeersTakeTurnsAtCommonRoom) {
+  FakeBelow below;
+  Count count, others;
+  OffloadTransport net(below, options_of(OffloadMode::kWorker, 1, 64));
+  net.start();
+  below.set_deferred(true);
+  below.set_open_max(4);
+  const auto flood = [&](int requests) {
+    for (int i = 0; i < requests; ++i) ASSERT_TRUE(write_to(net, 1, 0, count.callback()));
+  };
+  flood(30);
+  std::thread([&] { EXPECT_TRUE(write_to(net, 2, 5, others.callback())); }).join();
+  for (int turn = 0; turn < 4; ++turn) {
+    flood(4);
+    net.progress();
+  }
+  EXPECT_EQ(others.done.load(), 1);
+  EXPECT_LT(count.done.load(), 20);  // most of them still waits
+}
+
+// A fence to one peer passes though another one takes nothing and has all the records that it may have.
+TEST(Offload, AFenceIsNotHeldUpByAnotherPeer) {
+  FakeBelow below;
+  OffloadTransport net(below, options_of(OffloadMode::kWorker, 1, 16));
+  net.start();
+  below.set_room(1, false);
+  for (int i = 0; i < 14; ++i) ASSERT_TRUE(write_to(net, 1, 0));
+  net.progress();
+  net.progress();
+  ASSERT_TRUE(write_to(net, 2, 1));
+  ASSERT_TRUE(net.try_fence(2));
+  ASSERT_TRUE(write_to(net, 2, 2));
+  for (int i = 0; i < 3; ++i) net.progress();
+  EXPECT_EQ(log_of(below), (Log{"write 2:1", "fence 2:0", "write 2:2"}));
+  below.set_room(1, true);
+  net.progress();
+  EXPECT_EQ(below.issues(), 17u);
+}
+
 // Threads that ask whenever there is room, and records for a third of it at a time: each thread has its turn.
 TEST(Offload, NobodyStarvesWhereRecordsAreFew) {
   constexpr int kThreads = 3, kTurns = 30, kRecords = 4;
