@@ -46,13 +46,26 @@ class Clock {
       const std::uint64_t before = now();
       read = now() - before;
     }
-    std::vector<std::uint64_t> sorted = reads;
-    std::sort(sorted.begin(), sorted.end());
-    step_ = sorted.back() + 1;
-    for (std::size_t i = 1; i < sorted.size(); ++i)
-      if (sorted[i] > sorted[i - 1] + kJitter) step_ = std::min(step_, sorted[i] - sorted[i - 1]);
-    if (step_ > sorted.back()) step_ = 1;  // all alike
+    step_ = step_of(reads);
     read_ns_ = median_ns(std::move(reads), 0);
+  }
+
+  // The steps in which a counter advances that gave these times (K3): the least distance between two that differ, each the
+  // middle one of its like, if nearly all are multiples of it. 1: they are not, or all are alike.
+  static std::uint64_t step_of(std::vector<std::uint64_t> times) {
+    std::sort(times.begin(), times.end());
+    std::uint64_t step = 0, last = 0;
+    for (std::size_t first = 0, end = 1; end <= times.size(); ++end) {
+      if (end != times.size() && times[end] <= times[end - 1] + kJitter) continue;
+      const std::uint64_t middle = times[(first + end - 1) / 2];
+      if (first != 0 && (step == 0 || middle - last < step)) step = middle - last;
+      last = middle;
+      first = end;
+    }
+    if (step == 0) return 1;
+    const auto fits = std::count_if(times.begin(), times.end(),
+                                    [step](std::uint64_t time) { return (time + kJitter) % step <= 2 * kJitter; });
+    return static_cast<std::size_t>(fits) >= times.size() - times.size() / 10 ? step : 1;
   }
 
   std::uint64_t now() const noexcept {  // in ticks
