@@ -80,9 +80,8 @@ constexpr Knob kTable[] = {
     {"AYATORI_NET_EXECUTORS", KnobKind::kInt, "1", "", 1, 8, KnobShape::kAny, nullptr, "-",
      "command rings of AYATORI_NET_OFFLOAD=offload and worker, and the threads of the former"},
     {"AYATORI_NET_TAGS", KnobKind::kInt, "2048", "", 16, 65'536, KnobShape::kAny, nullptr, "-",
-     "requests under way in a process with AYATORI_NET_OFFLOAD=offload or worker, at most: reads, writes and atomics, "
-     "and "
-     "as many others"},
+     "requests under way in a process with AYATORI_NET_OFFLOAD=offload or worker, at most: reads, writes and "
+     "atomics, and as many others"},
     {"AYATORI_RPC_THREADS", KnobKind::kInt, "256", "", 1, 65'536, KnobShape::kAny, nullptr, "-",
      "handlers of ayatori::on_rpc that run at once in a process, those that wait for an RPC not counted"},
     {"AYATORI_START_TIMEOUT", KnobKind::kInt, "60", "s", 1, 3'600, KnobShape::kAny, nullptr, "-",

@@ -2,36 +2,31 @@
 #include <ayatori/net/blocking.hpp>
 
 #include <sched.h>
-#include <time.h>
-
-#include <algorithm>
 
 #include "base/clock.hpp"
+#include "base/waiter.hpp"
 
 namespace ayatori::net::detail {
 
 // Whoever makes room may need this CPU: it is offered at each miss, and left soon. By time, not by misses: where many threads
 // want room, a miss takes as long as all others that yield.
 void until_taken(Transport& transport, bool (*attempt)(void* data), void* data) {
-  constexpr std::int64_t kSpinNs = 50'000, kNapNsMin = 50'000, kNapNsMax = 1'000'000;
+  constexpr std::int64_t kSpinNs = 50'000;
   std::int64_t since_ns = -1;
-  std::int64_t nap_ns = kNapNsMin;
+  base::SpinThenSleep naps(0);  // W4
   do {
     if (transport.progress() != 0) {
       since_ns = -1;
-      nap_ns = kNapNsMin;
+      naps.reset();
       continue;
     }
-    if (transport.wait_for_room(kNapNsMax)) continue;
+    if (transport.wait_for_room(base::SpinThenSleep::kSleepNsMax)) continue;
     const std::int64_t now_ns = base::real_now_ns();
     if (since_ns < 0) since_ns = now_ns;
-    if (now_ns - since_ns < kSpinNs) {
+    if (now_ns - since_ns < kSpinNs)
       sched_yield();
-      continue;
-    }
-    const timespec nap{0, nap_ns};
-    nanosleep(&nap, nullptr);
-    nap_ns = std::min(2 * nap_ns, kNapNsMax);
+    else
+      naps.wait();
   } while (!attempt(data));
 }
 

@@ -13,8 +13,8 @@ inline constexpr int kExecutorsMax = 16;
 struct ThreadState {
   int callbacks = 0;            // handlers and completions that run, nested
   std::size_t completions = 0;  // run so far
-  const void* refused_by =
-      nullptr;  // the executor whose queue was full at its last "no room"; nullptr: there was no tag
+  // The executor whose queue was full at the last "no room"; nullptr: there was no tag.
+  const void* refused_by = nullptr;
   // transport.hpp F8: of the transport that this thread asked last.
   const void* beats_of = nullptr;
   std::uint32_t beats_seen[kExecutorsMax] = {};

@@ -169,26 +169,24 @@ bool OffloadTransport::submit_short(ProcessId peer, const RemoteAddress& address
   return true;
 }
 
-bool OffloadTransport::try_read_async(const ReadParams& p) {
-  if (direct()) return below_.try_read_async(p);
-  return submit_short<ReadParams>(
-      p.source_process, p.source, p, [&](SubmissionQueue& queue, Lane lane, std::uint64_t stamp) {
-        return queue.try_push(ShortKind::kRead,
-                              {p.source_process, p.source.region, p.source.offset, p.destination.pointer, p.size_bytes,
-                               p.on_complete, p.destination.region, lane},
-                              stamp);
-      });
+template <class Params>
+bool OffloadTransport::submit_move(ShortKind kind, ProcessId peer, const RemoteAddress& remote,
+                                   const LocalAddress& local, const Params& p) {
+  return submit_short<Params>(peer, remote, p, [&](SubmissionQueue& queue, Lane lane, std::uint64_t stamp) {
+    return queue.try_push(
+        kind, {peer, remote.region, remote.offset, local.pointer, p.size_bytes, p.on_complete, local.region, lane},
+        stamp);
+  });
 }
 
-bool OffloadTransport::try_write_async(const WriteParams& p) {
-  if (direct()) return below_.try_write_async(p);
-  return submit_short<WriteParams>(
-      p.destination_process, p.destination, p, [&](SubmissionQueue& queue, Lane lane, std::uint64_t stamp) {
-        return queue.try_push(ShortKind::kWrite,
-                              {p.destination_process, p.destination.region, p.destination.offset, p.source.pointer,
-                               p.size_bytes, p.on_complete, p.source.region, lane},
-                              stamp);
-      });
+bool OffloadTransport::try_read_async(const ReadParams& params) {
+  if (direct()) return below_.try_read_async(params);
+  return submit_move(ShortKind::kRead, params.source_process, params.source, params.destination, params);
+}
+
+bool OffloadTransport::try_write_async(const WriteParams& params) {
+  if (direct()) return below_.try_write_async(params);
+  return submit_move(ShortKind::kWrite, params.destination_process, params.destination, params.source, params);
 }
 
 bool OffloadTransport::try_atomic_async(const AtomicParams& p) {

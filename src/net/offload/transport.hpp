@@ -143,6 +143,9 @@ class OffloadTransport final : public Transport {
   void submit(Request& request, int ring);
   template <class Made, class Params, class Push>
   bool submit_short(ProcessId peer, const RemoteAddress& address, const Params& params, Push&& push);
+  template <class Params>
+  bool submit_move(ShortKind kind, ProcessId peer, const RemoteAddress& remote, const LocalAddress& local,
+                   const Params& params);
   bool all_home();  // F7
 
   // Both: returns how many commands were issued; `counted`: this thread stands in waiters_.
