@@ -52,7 +52,7 @@ bool ServedTransport::end() {
       return !net.services_.owes() && net.long_messages_.load(std::memory_order_relaxed) == 0 &&
              std::all_of(net.peers_.begin(), net.peers_.end(), [](const auto& each) {
                std::lock_guard lock(each->mutex);
-               return each->queue.idle();
+               return each->idle();
              });
     };
     wait(nothing_waits, this, kLeaveNs);

@@ -119,6 +119,7 @@ bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader he
   request.received = 0;
   request.is_bulk = !is_short;
   request.awaits_go = awaits_go;
+  request.data_apart = false;
   request.on_complete = done;
   Walk at_once;  // what leaves with the request
   (reads || awaits_go ? request.local : at_once) = std::move(local);

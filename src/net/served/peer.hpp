@@ -61,6 +61,8 @@ struct Peer {
        std::uint32_t segment_bytes)
       : process(number), queue(request_bytes, reply_bytes, segment_bytes), open_writes(limits.requests_max) {}
   virtual ~Peer() = default;
+  bool has_long_way() const noexcept { return long_queue != &queue; }
+  bool idle() const noexcept { return queue.idle() && long_queue->idle(); }  // under the mutex
 
   const ProcessId process;
   std::atomic<Standing> standing{Standing::kMember};  // moves once, under the mutex
@@ -70,6 +72,9 @@ struct Peer {
   // Guarded by mutex.
   bool open = false;  // the wire reaches it; changed by the thread that polls
   SendQueue queue;
+  // Of data of transfers longer than a segment of `queue`. The wire may have a way of its own for it, and only the thread
+  // that polls sends there; set before begin().
+  SendQueue* long_queue = &queue;
   bool ack_waits = false;  // in late_acks, for the end of the batch
 
   // The polling thread only.

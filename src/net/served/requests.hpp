@@ -29,6 +29,7 @@ struct Request {
   std::uint64_t received = 0;
   bool is_bulk = false;
   bool awaits_go = false;
+  bool data_apart = false;  // a write's, by Peer::long_queue
   Callback on_complete;
 };
 

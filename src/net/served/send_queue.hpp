@@ -10,8 +10,9 @@
 // Q3. Requests leave in the order of push_request(); data behind the request that announced it, because that left with the
 //     same batch or before.
 // Q4. fence(): what is pushed later enters the lanes only when the bulk requests that were pushed before are over: data
-//     handed to a batch (the connection is a FIFO from there), reads completed. Replies do not wait for fences: two
-//     processes' fences could wait for each other.
+//     handed to a batch (the connection is a FIFO from there), reads completed, and so writes whose data goes by another
+//     queue (Peer::long_queue), which counts none. Replies do not wait for fences: two processes' fences could wait for
+//     each other.
 // Q5. Bulk data is sent from where it lies if that is one piece; else a segment of it is gathered.
 #pragma once
 

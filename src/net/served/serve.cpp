@@ -91,9 +91,9 @@ bool PeerSink::on_read(const Frame& frame) {
   {
     std::lock_guard lock(peer_.mutex);
     if (!is_inline(request, net_.limits_)) {
-      if (peer_.queue.bulk_to_origin() == net_.limits_.requests_max)
-        return refused("it asks for more answers than it may");
-      peer_.queue.push_bulk({Way::kToOrigin, request.slot, request.serial, 0, std::move(source)});
+      SendQueue& lane = request.total > peer_.queue.segment_bytes() ? *peer_.long_queue : peer_.queue;
+      if (lane.bulk_to_origin() == net_.limits_.requests_max) return refused("it asks for more answers than it may");
+      lane.push_bulk({Way::kToOrigin, request.slot, request.serial, 0, std::move(source)});
     } else {
       FrameHeader header;
       header.kind = FrameKind::kData;
@@ -197,8 +197,8 @@ bool PeerSink::on_data_end(const FrameHeader& header) {
 // An answer to a request that find() found.
 bool PeerSink::complete(const FrameHeader& header, Completion completion, std::uint64_t received_bytes) {
   Request& request = net_.requests_[header.slot];
-  const bool ends_bulk =
-      request.is_bulk && (request.awaits_go || request.kind.load(std::memory_order_relaxed) == Request::Kind::kRead);
+  const bool ends_bulk = request.is_bulk && (request.awaits_go || request.data_apart ||
+                                             request.kind.load(std::memory_order_relaxed) == Request::Kind::kRead);
   if (!net_.requests_.claim(header.slot, header.serial)) return true;  // its issuer saw the peer's end first
   if (ends_bulk) {
     {
@@ -241,8 +241,11 @@ bool PeerSink::on_ack(const FrameHeader& header) {
       if (!request->is_bulk) break;
       if (request->awaits_go && outcome == Outcome::kOk) return refused("a write without its data");
       std::lock_guard lock(peer_.mutex);
-      if (peer_.queue.waits_bulk(header.slot)) return refused("an acknowledgement before the data");  // D5
-      if (!peer_.queue.batch_holds(header.slot)) break;
+      SendQueue& lane = request->data_apart ? *peer_.long_queue : peer_.queue;
+      const bool is_in_batch = lane.batch_holds(header.slot);
+      if (lane.waits_bulk(header.slot) || (request->data_apart && is_in_batch))
+        return refused("an acknowledgement before the data");  // D5
+      if (!is_in_batch) break;
       // The thread that sends the last data may not have come back yet: it will tell.
       for (const FrameHeader& late : peer_.late_acks)
         if (late.slot == header.slot) return refused("a write acknowledged twice");
@@ -272,7 +275,8 @@ bool PeerSink::on_go(const FrameHeader& header) {
   request->awaits_go = false;
   {
     std::lock_guard lock(peer_.mutex);
-    peer_.queue.push_bulk({Way::kToTarget, header.slot, header.serial, 0, std::move(request->local), true});
+    request->data_apart = peer_.has_long_way();
+    peer_.long_queue->push_bulk({Way::kToTarget, header.slot, header.serial, 0, std::move(request->local), true});
   }
   net_.kick(peer_);
   return true;

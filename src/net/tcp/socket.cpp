@@ -49,15 +49,19 @@ void never_pace(int fd) noexcept { ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION,
 bool is_within_machine(int fd, const SocketAddress& peer) noexcept {
   SocketAddress own;
   own.bytes = sizeof own.storage;
-  if (::getsockname(fd, own.get(), &own.bytes) != 0 || own.storage.ss_family != peer.storage.ss_family) return false;
-  if (peer.storage.ss_family == AF_INET)
-    return reinterpret_cast<const sockaddr_in&>(own.storage).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(peer.storage).sin_addr.s_addr;
-  return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6&>(own.storage).sin6_addr,
-                            &reinterpret_cast<const sockaddr_in6&>(peer.storage).sin6_addr);
+  return ::getsockname(fd, own.get(), &own.bytes) == 0 && is_same_host(*own.get(), *peer.get());
 }
 
 }  // namespace
+
+bool is_same_host(const sockaddr& one, const sockaddr& other) noexcept {
+  if (one.sa_family != other.sa_family) return false;
+  if (one.sa_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in&>(one).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(other).sin_addr.s_addr;
+  return one.sa_family == AF_INET6 && IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6&>(one).sin6_addr,
+                                                         &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr);
+}
 
 std::string address_text(const SocketAddress& address) {
   char text[INET6_ADDRSTRLEN] = "?";

@@ -19,7 +19,8 @@ struct SocketAddress {  // plain data: the bootstrap may hand it to other proces
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
   sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
 };
-std::string address_text(const SocketAddress& address);  // "127.0.0.1:4711", "[::1]:4711"
+bool is_same_host(const sockaddr& one, const sockaddr& other) noexcept;  // whatever their ports
+std::string address_text(const SocketAddress& address);                  // "127.0.0.1:4711", "[::1]:4711"
 
 using Socket = served::Descriptor;
 

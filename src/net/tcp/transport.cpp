@@ -2,7 +2,6 @@
 #include "net/tcp/transport.hpp"
 
 #include <poll.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -10,9 +9,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/check.hpp"
 #include "base/clock.hpp"
 #include "net/served/serve.hpp"
+#include "net/tcp/stream.hpp"
 
 namespace ayatori::net::tcp {
 
@@ -138,24 +137,16 @@ void TcpTransport::pump(Peer& whom) {
     }
     const std::span<iovec> batch = to.queue.batch();
     lock.unlock();
-    msghdr message{};
-    message.msg_iov = batch.data();
-    message.msg_iovlen = batch.size();
-    constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
-    const ssize_t sent = batch.size() == 1 ? ::send(to.socket.fd(), batch[0].iov_base, batch[0].iov_len, kFlags)
-                                           : ::sendmsg(to.socket.fd(), &message, kFlags);  // E1, E2
-    const int error = errno;
+    const std::ptrdiff_t sent = send_some(to.socket.fd(), batch);  // E1, E2
     lock.lock();
-    if (sent >= 0) {
-      to.queue.advance(static_cast<std::size_t>(sent));
-      to.has_sent = true;
-    } else if (error == EAGAIN) {
-      full = true;
-    } else if (error != EINTR) {
-      AYT_CHECK(error != EFAULT, "memory of a request or a region cannot be read");
+    if (sent < 0) {
       to.deaf = true;
       break;
     }
+    full = sent == 0;
+    if (full) break;
+    to.queue.advance(static_cast<std::size_t>(sent));
+    to.has_sent = true;
   }
   to.sending = false;
   const bool ack_waited = std::exchange(to.ack_waits, false);
@@ -213,26 +204,11 @@ bool TcpTransport::look_again(std::int64_t now_ns, Work* work) {
 Work TcpTransport::receive(TcpPeer& from, std::int64_t now_ns, bool* some) {
   PeerSink sink(*this, from);
   bool arrived = false;
-  for (int turn = 0; turn < kReceivesPerTurn; ++turn) {
-    if (!from.socket || from.accused.load(std::memory_order_relaxed) != nullptr) break;  // retire_accused() orders
-    std::size_t room = 0;
-    const std::span<iovec> places = from.receiver.room(&room);
-    const ssize_t got = places.size() == 1 ? ::recv(from.socket.fd(), places[0].iov_base, places[0].iov_len, 0)
-                                           : ::readv(from.socket.fd(), places.data(), static_cast<int>(places.size()));
-    if (got == 0) {
-      accuse(from, "its connection was closed");
-      break;
-    }
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      AYT_CHECK(errno != EFAULT, "memory of a request or a region cannot be written");
-      if (errno != EAGAIN) accuse(from, strerrordesc_np(errno));
-      break;
-    }
-    from.last_heard_ns = now_ns;
-    arrived = true;
-    if (!from.receiver.received(static_cast<std::size_t>(got), sink)) break;
-    if (static_cast<std::size_t>(got) < room) break;
+  if (from.socket && from.accused.load(std::memory_order_relaxed) == nullptr) {  // retire_accused() orders
+    const Received received = receive_some(from.socket.fd(), from.receiver, sink);
+    arrived = received.bytes != 0;
+    if (arrived) from.last_heard_ns = now_ns;
+    if (received.broken != nullptr) accuse(from, received.broken);
   }
   if (some != nullptr) *some = arrived;
   Work work = sink.work();

@@ -24,7 +24,6 @@ class TcpTransport final : public served::ServedTransport {
   void sever() noexcept;
 
  private:
-  static constexpr int kReceivesPerTurn = 8;  // of one peer, then the next one's turn
   static constexpr int kBatchesPerSend = 16;  // then whoever polls goes on
   static constexpr unsigned kLooksPerPoll = 8;
   static constexpr unsigned kLooksPerPollAlone = 64;  // with the only peer there is

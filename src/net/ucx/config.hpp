@@ -14,6 +14,8 @@ struct UcxConfig : tcp::TcpConfig {
   // UCX's names of transports, as in UCX_TLS: "tcp", "posix", "rc". Empty: those of UCX_TLS, else what UCX thinks best but
   // shared memory, over which a death may block the living (wire.hpp L6).
   std::string transports;
+  // Where UCX has nothing but TCP (control.hpp C4); false: long data goes by UCX as well.
+  bool long_data_by_line = true;
 };
 
 }  // namespace ayatori::net::ucx

@@ -104,48 +104,21 @@ std::vector<Card> exchange_cards(std::vector<tcp::Socket>& sockets, const std::v
   }
 }
 
-bool ControlLine::say(const served::FrameHeader& header) {
-  const auto flush = [this] {
-    while (out_left_ != 0) {
-      const ssize_t sent =
-          ::send(socket_.fd(), out_.data() + out_.size() - out_left_, out_left_, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) break;  // no room; what is broken shows in hear()
-      out_left_ -= static_cast<std::size_t>(sent);
-    }
-    return out_left_ == 0;
-  };
-  if (!flush()) return false;
-  std::memcpy(out_.data(), &header, out_.size());
-  out_left_ = out_.size();
-  flush();
-  return true;
+bool LineSink::on_frame(const served::Frame& frame) {
+  switch (frame.header.kind) {
+    case served::FrameKind::kHeartbeat: return true;
+    case served::FrameKind::kLeave:
+      leave_ = frame.header;
+      left_ = true;
+      return true;
+    default: refuse("a frame that does not belong on a control connection"); return false;  // C2
+  }
 }
 
-ControlLine::Heard ControlLine::hear(const served::FrameLimits& limits, served::FrameHeader* header, const char** why) {
-  while (in_bytes_ != in_.size()) {
-    const ssize_t got = ::recv(socket_.fd(), in_.data() + in_bytes_, in_.size() - in_bytes_, MSG_DONTWAIT);
-    if (got > 0) {
-      in_bytes_ += static_cast<std::size_t>(got);
-    } else if (got == 0) {
-      *why = "its connection was closed";
-      return Heard::kBroken;
-    } else if (errno == EAGAIN) {
-      return Heard::kNothing;
-    } else if (errno != EINTR) {
-      *why = strerrordesc_np(errno);
-      return Heard::kBroken;
-    }
-  }
-  in_bytes_ = 0;
-  served::Frame frame;
-  if (parse_frame(in_, limits, &frame, why) != served::Parsed::kFrame ||
-      (frame.header.kind != served::FrameKind::kHeartbeat && frame.header.kind != served::FrameKind::kLeave)) {
-    if (*why == nullptr) *why = "a frame that does not belong on a control connection";  // C2
-    return Heard::kBroken;
-  }
-  *header = frame.header;
-  return frame.header.kind == served::FrameKind::kLeave ? Heard::kLeave : Heard::kHeartbeat;
+bool LineSink::on_data(const served::FrameHeader& header, served::DataPlace* place) {
+  if (!left_) return data_.on_data(header, place);
+  refuse("data behind a leave");
+  return false;
 }
 
 }  // namespace ayatori::net::ucx

@@ -11,10 +11,10 @@ namespace ayatori::net::ucx {
 
 struct UcxPeer final : served::Peer {
   UcxPeer(ProcessId number, const served::FrameLimits& limits, std::size_t request_bytes, std::size_t reply_bytes)
-      : Peer(number, limits, request_bytes, reply_bytes, kSegmentBytes), inbox(limits) {}
+      : Peer(number, limits, request_bytes, reply_bytes, kSegmentBytes), line(limits), inbox(limits) {}
   static constexpr std::uint32_t kSegmentBytes = 256 * 1024;  // of bulk data in one batch
 
-  ControlLine line;         // no socket: gone, or the process itself
+  Line line;
   Card card;                // its: where it is reached, what our batches to it carry
   std::uint64_t token = 0;  // what its batches to us carry
 

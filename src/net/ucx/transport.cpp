@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/ucx/transport.hpp"
 
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sodium.h>
@@ -24,6 +25,7 @@
 #include "base/log.hpp"
 #include "net/served/serve.hpp"
 #include "net/served/thread_state.hpp"
+#include "net/tcp/stream.hpp"
 
 namespace ayatori::net::ucx {
 
@@ -37,7 +39,8 @@ namespace {
 
 constexpr const char* kLoopbackDevice = "lo";
 constexpr std::int64_t kLinkNs = 3'000'000'000;
-constexpr ProcessId kWireMark = kMaxProcesses;  // in epoll_: UCX's descriptor
+constexpr ProcessId kWireMark = kMaxProcesses;                      // in epoll_: UCX's descriptor
+constexpr std::size_t kLineFramesBytes = 2 * served::kHeaderBytes;  // more than that at once on a line is data
 
 bool has_device(std::string_view name) {
   const std::string device(name.substr(0, name.find(':')));  // "mlx5_0:1": the port of an adapter
@@ -96,6 +99,35 @@ base::Status check_devices(std::string_view devices) {
   }
 }
 
+// Of what the config names UCX can use nothing but TCP: interfaces of the kernel, and no other transport.
+bool has_only_tcp(const UcxConfig& config) {
+  const auto all_of = [](std::string_view names, auto&& is_good) {
+    while (true) {
+      const std::size_t comma = names.find(',');
+      if (!is_good(std::string(names.substr(0, comma)))) return false;
+      if (comma == std::string_view::npos) return true;
+      names.remove_prefix(comma + 1);
+    }
+  };
+  return all_of(config.devices, [](const std::string& name) { return ::if_nametoindex(name.c_str()) != 0; }) &&
+         (config.transports.empty() ||
+          all_of(config.transports, [](const std::string& name) { return name == "tcp" || name == "self"; }));
+}
+
+// The connection's address here is one of these devices'.
+bool is_of(const std::string& devices, int connection) {
+  tcp::SocketAddress own;
+  own.bytes = sizeof own.storage;
+  ifaddrs* all = nullptr;
+  if (::getsockname(connection, own.get(), &own.bytes) != 0 || ::getifaddrs(&all) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* each = all; each != nullptr && !found; each = each->ifa_next)
+    found = each->ifa_addr != nullptr && tcp::is_same_host(*each->ifa_addr, *own.get()) &&
+            ("," + devices + ",").find(base::formatted(",{},", each->ifa_name)) != std::string::npos;
+  ::freeifaddrs(all);
+  return found;
+}
+
 std::string given_or(const std::string& value, const char* variable, const char* otherwise) {
   if (!value.empty()) return value;
   const char* const set = std::getenv(variable);
@@ -134,6 +166,7 @@ void UcxTransport::start() {
     const auto address = wire_->address();
     mine[static_cast<std::size_t>(other.process)] = {other.token, {address.begin(), address.end()}};
   }
+  const bool only_tcp = config_.long_data_by_line && has_only_tcp(config_);
   std::vector<Card> theirs = exchange_cards(sockets, mine, config_.start_timeout_ns);
   for (const std::unique_ptr<Peer>& each : peers_) {
     const auto p = static_cast<std::size_t>(each->process);
@@ -142,7 +175,11 @@ void UcxTransport::start() {
     other.card = std::move(theirs[p]);
     watch(sockets[p].fd(), EPOLLIN, other.process);
     std::lock_guard lock(other.mutex);
-    other.line = ControlLine(std::move(sockets[p]));
+    if (only_tcp && is_of(config_.devices, sockets[p].fd())) {
+      other.long_queue = &other.line.queue;
+      lines_carry_data_ = true;
+    }
+    other.line.socket = std::move(sockets[p]);
     other.open = true;
   }
   watch(wire_->descriptor(), EPOLLIN, kWireMark);
@@ -163,6 +200,8 @@ void UcxTransport::leave() {
   leaving_ = true;
   const std::int64_t start_ns = base::real_now_ns();
   std::uint64_t said = 0;
+  std::uint64_t shut = 0;
+  std::vector<std::byte> dropped(64 * 1024);
   std::vector<pollfd> polled;
   while (true) {
     wire_->progress(*this);
@@ -170,25 +209,27 @@ void UcxTransport::leave() {
     polled.clear();
     for (const std::unique_ptr<Peer>& each : peers_) {
       UcxPeer& to = wire(*each);
-      if (!to.line.socket()) continue;
+      Line& line = to.line;
+      if (!line.socket) continue;
       send_batches(to);
-      if ((said & bit_of(to.process)) == 0 && (to.deaf || (!to.sending && to.queue.idle()))) {
+      if ((said & bit_of(to.process)) == 0 && (to.deaf || (!to.sending && to.queue.idle())) && line.queue.idle()) {
         goodbye.serial = to.batches;
-        if (to.line.say(goodbye)) {
-          said |= bit_of(to.process);
-          ::shutdown(to.line.socket().fd(), SHUT_WR);
-        }
+        line.queue.push_reply(goodbye);
+        said |= bit_of(to.process);
       }
-      FrameHeader heard;
-      const char* why = nullptr;
-      ControlLine::Heard what{};
+      send_line(to);
+      if ((said & ~shut & bit_of(to.process)) != 0 && line.queue.idle()) {
+        ::shutdown(line.socket.fd(), SHUT_WR);
+        shut |= bit_of(to.process);
+      }
+      ssize_t got = 0;
       do {
-        what = to.line.hear(limits_, &heard, &why);
-      } while (what == ControlLine::Heard::kHeartbeat || what == ControlLine::Heard::kLeave);
-      if (what == ControlLine::Heard::kBroken)
-        to.line.close();
+        got = ::recv(line.socket.fd(), dropped.data(), dropped.size(), MSG_DONTWAIT);
+      } while (got > 0);
+      if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        line.socket.close();
       else
-        polled.push_back({to.line.socket().fd(), POLLIN, 0});
+        polled.push_back({line.socket.fd(), static_cast<short>(line.queue.idle() ? POLLIN : POLLIN | POLLOUT), 0});
     }
     if (polled.empty() || base::real_now_ns() - start_ns > kLeaveNs) break;
     ::poll(polled.data(), polled.size(), 1);
@@ -199,7 +240,7 @@ void UcxTransport::leave() {
 void UcxTransport::sever() noexcept {
   for (const std::unique_ptr<Peer>& each : peers_) {
     std::lock_guard lock(each->mutex);
-    if (each->open) ::shutdown(wire(*each).line.socket().fd(), SHUT_RDWR);
+    if (each->open) ::shutdown(wire(*each).line.socket.fd(), SHUT_RDWR);
   }
 }
 
@@ -208,8 +249,9 @@ bool UcxTransport::try_close(Peer& whom) {
   it.deaf = true;
   greeting_ &= ~bit_of(it.process);
   it.inbox.clear();
-  if (it.line.socket()) ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, it.line.socket().fd(), nullptr);  // a fork may hold it
-  it.line.close();
+  if (it.line.socket) ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, it.line.socket.fd(), nullptr);  // a fork may hold it
+  it.line.socket.close();
+  it.line.queue.clear();
   return true;
 }
 
@@ -219,13 +261,21 @@ void UcxTransport::heartbeat(Peer& to, std::int64_t now_ns) {
   other.last_beat_ns = now_ns;
   FrameHeader beat;
   beat.kind = FrameKind::kHeartbeat;
-  other.line.say(beat);
+  {
+    std::lock_guard lock(other.mutex);
+    if (!other.line.queue.idle()) return;  // what waits there is heard, too
+    other.line.queue.push_reply(beat);
+  }
+  dirty_ |= bit_of(other.process);
 }
 
 // --- sending ---
 
 void UcxTransport::pump(Peer& to) {
-  if (polls()) return send_batches(wire(to));
+  if (polls()) {
+    send_batches(wire(to));
+    return send_line(wire(to));
+  }
   posted_.fetch_or(bit_of(to.process), std::memory_order_seq_cst);  // before the look at the lock: U1
   send_posted();
 }
@@ -276,6 +326,30 @@ void UcxTransport::send_batches(UcxPeer& to) {
   }
 }
 
+// What waits for the line (control.hpp C2, C4).
+void UcxTransport::send_line(UcxPeer& to) {
+  Line& line = to.line;
+  std::unique_lock lock(to.mutex);
+  if (!line.socket || line.deaf) return;
+  bool full = false;
+  for (int batches = 0; !full && line.queue.compose(); ++batches) {
+    full = batches == kBatchesPerSend;  // epoll says at once that there is room
+    if (full) break;
+    lock.unlock();
+    const std::ptrdiff_t sent = tcp::send_some(line.socket.fd(), line.queue.batch());
+    lock.lock();
+    line.deaf = sent < 0;
+    full = sent <= 0;
+    if (!full) line.queue.advance(static_cast<std::size_t>(sent));
+  }
+  const bool wants_out = full && !line.deaf;
+  if (std::exchange(line.wants_out, wants_out) == wants_out) return;
+  epoll_event event{};
+  event.events = EPOLLIN | (wants_out ? EPOLLOUT : 0u);
+  event.data.u32 = static_cast<std::uint32_t>(to.process);
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, line.socket.fd(), &event);
+}
+
 // The next step of U5.
 void UcxTransport::greet(UcxPeer& to) {
   BatchHeader header{to.card.token, 0, static_cast<std::uint32_t>(self_), 1};
@@ -322,19 +396,34 @@ Work UcxTransport::poll(std::int64_t now_ns) {
     if (did) busy_ = 0;
     if (!did || work_.ran != 0) break;  // who waits for what ran looks first
   }
-  if (now_ns - last_control_ns_ < kControlIntervalNs) return work_;
+  look_at_lines(now_ns);
+  return work_;
+}
+
+void UcxTransport::look_at_lines(std::int64_t now_ns) {
+  if (recent_ != nullptr) {
+    misses_ = hear(*recent_, now_ns) ? 0 : misses_ + 1;
+    if (misses_ > kMissesMax) recent_ = nullptr;
+    pump_dirty();
+  }
+  if (now_ns - last_control_ns_ < (lines_carry_data_ ? kDataIntervalNs : kControlIntervalNs)) return;
   last_control_ns_ = now_ns;
   std::array<epoll_event, kMaxProcesses + 1> events;
   const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
     const auto process = static_cast<ProcessId>(events[static_cast<std::size_t>(i)].data.u32);
-    if (process == self_)
-      near_rang_ = true;
-    else if (process != kWireMark)
-      hear(wire(peer(process)), now_ns);
+    if (process == self_) near_rang_ = true;
+    if (process == self_ || process == kWireMark) continue;
+    UcxPeer& from = wire(peer(process));
+    const std::uint32_t what = events[static_cast<std::size_t>(i)].events;
+    if ((what & EPOLLOUT) != 0) send_line(from);
+    if ((what & ~std::uint32_t{EPOLLOUT}) != 0 && hear(from, now_ns)) {
+      recent_ = &from;
+      misses_ = 0;
+    }
+    pump_dirty();
   }
   for (const std::unique_ptr<Peer>& each : peers_) look_at_leave(wire(*each), now_ns);
-  return work_;
 }
 
 void UcxTransport::after_progress() {
@@ -379,27 +468,31 @@ void UcxTransport::on_batch(const Batch& message) {
   look_at_leave(*from, now_ns_);
 }
 
-void UcxTransport::hear(UcxPeer& from, std::int64_t now_ns) {
-  FrameHeader header;
-  const char* why = nullptr;
-  for (int frames = 0; frames < kFramesPerTurn && from.open && !from.hung_up; ++frames) {
-    switch (from.line.hear(limits_, &header, &why)) {
-      case ControlLine::Heard::kNothing: return;
-      case ControlLine::Heard::kHeartbeat: from.last_heard_ns = now_ns; break;
-      case ControlLine::Heard::kLeave:
-        from.last_heard_ns = now_ns;
-        from.said_leave = true;
-        from.leave_batches = header.serial;
-        from.collective_calls = header.total;
-        from.leave_ns = now_ns;
-        break;
-      case ControlLine::Heard::kBroken:
-        if (!from.said_leave) return accuse(from, why);
-        from.hung_up = true;
-        ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, from.line.socket().fd(), nullptr);
-        return;
-    }
+// What came on the line. True: data.
+bool UcxTransport::hear(UcxPeer& from, std::int64_t now_ns) {
+  // relaxed: retire_accused() orders
+  if (!from.open || from.hung_up || from.accused.load(std::memory_order_relaxed) != nullptr) return false;
+  PeerSink sink(*this, from);
+  LineSink line(sink);
+  const tcp::Received received = tcp::receive_some(from.line.socket.fd(), from.line.receiver, line);
+  if (received.bytes != 0) from.last_heard_ns = now_ns;
+  bytes_by_lines_.fetch_add(received.bytes, std::memory_order_relaxed);
+  if (line.leave() != nullptr) {
+    from.said_leave = true;
+    from.leave_batches = line.leave()->serial;
+    from.collective_calls = line.leave()->total;
+    from.leave_ns = now_ns;
   }
+  if (received.broken != nullptr && !from.said_leave) {
+    accuse(from, received.broken);
+  } else if (received.broken != nullptr) {
+    from.hung_up = true;
+    ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, from.line.socket.fd(), nullptr);
+  }
+  const bool data_came = received.bytes > kLineFramesBytes;
+  work_ += sink.work();
+  work_.served += data_came;
+  return data_came;
 }
 
 void UcxTransport::look_at_leave(UcxPeer& from, std::int64_t now_ns) {

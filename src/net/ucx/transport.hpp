@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transport over UCX: batches of frames as UCX's active messages, below net/served/transport.hpp, whose rules D1-D7 hold.
 // Beside it a connection of net/tcp between each two processes tells who is a member, lives, leaves and died, for UCX tells
-// none of it reliably and asks nobody for a secret. docs/design/ucx-transport.md says why it is as it is.
+// none of it reliably and asks nobody for a secret. Where UCX has nothing but TCP, it carries long data as well (control.hpp
+// C4). docs/design/ucx-transport.md says why it is as it is.
 //
 // U1. UCX's worker belongs to whoever holds the poll lock. Who wants to send and does not get it sets a bit in `posted_`; who
 //     releases it looks there afterwards. So no batch waits for a lock, and none is forgotten.
@@ -42,13 +43,17 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   // Ends all connections without a word, as the end of the process would: peers see a failure.
   void sever() noexcept;
 
+  // Bytes that lines brought since the start, their own frames among them (control.hpp C4). Any thread.
+  std::uint64_t bytes_by_lines() const noexcept { return bytes_by_lines_.load(std::memory_order_relaxed); }
+
  private:
   static constexpr int kTurnsPerPoll = 8;
   static constexpr int kBatchesPerSend = 16;
-  static constexpr int kFramesPerTurn = 64;  // on one control connection
   static constexpr int kBusyMax = 3;  // in a row, then UCX says so for nothing (it has something to send and no room)
   static constexpr std::int64_t kNapNs = 200'000;
   static constexpr std::int64_t kControlIntervalNs = 100'000;
+  static constexpr std::int64_t kDataIntervalNs = 20'000;        // where lines carry data
+  static constexpr int kMissesMax = 100;                         // looks at a line that has had data, in a row
   static constexpr std::int64_t kLateBatchesNs = 1'000'000'000;  // between two, behind a leave
 
   UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire);
@@ -64,15 +69,18 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
 
   void send_posted();
   void send_batches(UcxPeer& to);
+  void send_line(UcxPeer& to);
   void greet(UcxPeer& to);
   void give_up(UcxPeer& whom, const char* why);
   void after_progress();
-  void hear(UcxPeer& from, std::int64_t now_ns);
+  bool hear(UcxPeer& from, std::int64_t now_ns);
+  void look_at_lines(std::int64_t now_ns);
   void look_at_leave(UcxPeer& from, std::int64_t now_ns);
   void leave();
 
   // Constant after start().
   UcxConfig config_;
+  bool lines_carry_data_ = false;  // some of them: control.hpp C4
   std::unique_ptr<Wire> wire_;
   tcp::Entrance entrance_;
 
@@ -82,10 +90,13 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   std::int64_t last_control_ns_ = 0;
   int busy_ = 0;
   bool leaving_ = false;
+  UcxPeer* recent_ = nullptr;   // data came on its line
+  int misses_ = 0;              // since then
   std::uint64_t greeting_ = 0;  // bit: peer; its greeting found no room yet: U5
 
-  std::atomic<std::uint64_t> posted_{0};  // U1; bit: peer
-  std::atomic<bool> armed_{false};        // U2
+  std::atomic<std::uint64_t> bytes_by_lines_{0};  // only a number
+  std::atomic<std::uint64_t> posted_{0};          // U1; bit: peer
+  std::atomic<bool> armed_{false};                // U2
 };
 
 static_assert(TransportLike<UcxTransport>);

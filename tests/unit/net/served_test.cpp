@@ -22,7 +22,7 @@ class Served : public ::testing::Test {
     if (const char* why = Wire::missing()) GTEST_SKIP() << why;
   }
 };
-using Wires = ::testing::Types<TcpWire, UcxTcp, UcxShm>;
+using Wires = ::testing::Types<TcpWire, UcxTcp, UcxTcpOnly, UcxShm>;
 class WireNames {
  public:
   template <class Wire>
@@ -105,6 +105,56 @@ void die_in_a_storm(int rounds) {
   }
 }
 TYPED_TEST(Served, DeathInAStormBlocksNobody) { die_in_a_storm<typename TypeParam::Forks>(8); }
+
+// The same in the midst of transfers of megabytes, both ways: all but the dead one's end well, and none stands still.
+template <class Network>
+void die_in_long_transfers(int rounds) {
+  constexpr std::size_t kBytes = 3'000'000;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::byte> memory(kBytes, std::byte{1});
+    std::atomic<int> arrived{0};
+    Network::run(
+        {3, false, static_cast<std::uint64_t>(60 + round)},
+        [&](Context& c) {
+          EXPECT_EQ(c.net.register_memory(memory.data(), kBytes, kAllRights), 1u);
+          c.net.set_handler(
+              kUserHandlers, [](void* count, const Message&) { static_cast<std::atomic<int>*>(count)->fetch_add(1); },
+              &arrived);
+        },
+        [&](Context& c) {
+          const ProcessId victim = 2;
+          std::vector<std::byte> local(6 * kBytes, std::byte{1});
+          int failed = 0;
+          for (int i = 0; i < 4 || failed == 0; ++i) {
+            std::deque<Event> events(6);
+            for (std::size_t k = 0; k < events.size(); ++k) {
+              const ProcessId to = (c.net.self() + 1 + static_cast<int>(k) % 2) % 3;
+              std::byte* const at = local.data() + k * kBytes;
+              const Callback done = events[k].callback();
+              until_taken(c.net, [&] {
+                if (k < 2) return c.net.try_read_async({to, {to, 1, 0}, at, kBytes, done});
+                if (k < 4) return c.net.try_write_async({to, {to, 1, 0}, at, kBytes, done});
+                return c.net.try_message_async({to, kUserHandlers, at, kBytes, done});
+              });
+            }
+            if (c.net.self() == victim && i == 1) {  // some of it is out
+              for (int looks = 0; looks < round * 40; ++looks) c.net.progress();
+              c.die();
+            }
+            for (std::size_t k = 0; k < events.size(); ++k) {
+              const ProcessId to = (c.net.self() + 1 + static_cast<int>(k) % 2) % 3;
+              const Outcome outcome = events[k].wait(c.net).outcome;
+              if (outcome == Outcome::kOk) continue;
+              ASSERT_EQ(outcome, Outcome::kPeerFailed);
+              ASSERT_EQ(to, victim);
+              ++failed;
+            }
+          }
+          part(c, 0x8000, victim);
+        });
+  }
+}
+TYPED_TEST(Served, ADeathInLongTransfersEndsThemAndNothingElse) { die_in_long_transfers<typename TypeParam::Forks>(8); }
 
 #ifndef __SANITIZE_THREAD__
 // What the members of a forked job share.

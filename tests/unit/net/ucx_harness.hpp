@@ -33,9 +33,10 @@ bool ucx_works() {
   return works;
 }
 
-template <UcxWay kWay>
+// kByLine: long data goes by the control connections where the transport thinks fit (net/ucx/control.hpp C4).
+template <UcxWay kWay, bool kByLine = true>
 struct UcxWireOf {
-  static constexpr const char* kName = kWay == UcxWay::kTcp ? "UcxTcp" : "UcxShm";
+  static constexpr const char* kName = kWay == UcxWay::kShm ? "UcxShm" : kByLine ? "UcxTcp" : "UcxTcpOnly";
   using Forks = ServedForks<UcxWireOf>;
   using Threads = ServedThreads<UcxWireOf>;
   static const char* missing() {
@@ -65,6 +66,7 @@ struct UcxWireOf {
     static_cast<tcp::TcpConfig&>(mine) = std::move(config);
     mine.devices = device();
     mine.transports = transports(kWay);
+    mine.long_data_by_line = kByLine;
     std::unique_ptr<ucx::UcxTransport> transport;
     const base::Status status = ucx::UcxTransport::create(std::move(mine), &transport);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -72,6 +74,7 @@ struct UcxWireOf {
   }
 };
 using UcxTcp = UcxWireOf<UcxWay::kTcp>;
+using UcxTcpOnly = UcxWireOf<UcxWay::kTcp, false>;
 using UcxShm = UcxWireOf<UcxWay::kShm>;
 
 }  // namespace ayatori::net::testing

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "net/tcp/stream.hpp"
+#include "net/ucx/control.hpp"
 #include "net/ucx/inbox.hpp"
 #include "net/ucx/wire.hpp"
 #include "tcp_raw_peer.hpp"
@@ -271,35 +273,52 @@ TEST(UcxControl, CardsAreExchangedAndOtherThingsAreNot) {
   }
 }
 
-TEST(UcxControl, LinesCarryHeartbeatsAndLeavesAndNothingElse) {
-  using Heard = ucx::ControlLine::Heard;
+TEST(UcxControl, LinesCarryHeartbeatsLeavesAndDataAndNothingElse) {
   Pair pair;
-  ucx::ControlLine here(std::move(pair.here)), there(std::move(pair.there));
-  FrameHeader header, heard;
-  const char* why = nullptr;
-  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kNothing);
+  tcp::Receiver receiver(kLimits);
+  Sink sink;
+  ucx::LineSink line(sink);
+  const auto receive = [&] { return tcp::receive_some(pair.there.fd(), receiver, line); };
+  EXPECT_EQ(receive().bytes, 0u);
+  FrameHeader header;
   header.kind = FrameKind::kHeartbeat;
-  ASSERT_TRUE(here.say(header));
+  raw_send(pair.here, frame(header));
+  FrameHeader data;
+  data.kind = FrameKind::kData;
+  raw_send(pair.here, frame(data, RawBytes(5000, std::byte{3})));
+  EXPECT_EQ(receive().bytes, 2 * served::kHeaderBytes + 5000);
+  EXPECT_EQ(sink.boxes, 1);
+  EXPECT_EQ(sink.box, RawBytes(5000, std::byte{3}));
+  EXPECT_EQ(line.leave(), nullptr);
   header.kind = FrameKind::kLeave;
   header.serial = 12;
-  ASSERT_TRUE(here.say(header));
-  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kHeartbeat);
-  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kLeave);
-  EXPECT_EQ(heard.serial, 12u);
-  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kNothing);
-  header.kind = FrameKind::kGo;
-  ASSERT_TRUE(here.say(header));
-  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kBroken);
-  here.close();
-  EXPECT_EQ(there.hear(kLimits, &heard, &why), Heard::kBroken);
-  EXPECT_NE(why, nullptr);
-  // A peer that reads nothing: heartbeats are dropped, nothing blocks.
-  Pair full;
-  ucx::ControlLine line(std::move(full.here));
-  header.kind = FrameKind::kHeartbeat;
-  bool said = true;
-  for (int i = 0; i < 1'000'000 && said; ++i) said = line.say(header);
-  EXPECT_FALSE(said);
+  raw_send(pair.here, frame(header));
+  EXPECT_EQ(receive().broken, nullptr);
+  ASSERT_NE(line.leave(), nullptr);
+  EXPECT_EQ(line.leave()->serial, 12u);
+  EXPECT_EQ(sink.refusal, nullptr);
+  raw_send(pair.here, frame(data, RawBytes(8)));
+  receive();
+  EXPECT_STREQ(sink.refusal, "data behind a leave");
+  EXPECT_EQ(sink.boxes, 1);
+  EXPECT_TRUE(sink.heard.empty());
+  pair.here.close();
+  EXPECT_NE(receive().broken, nullptr);
+}
+
+TEST(UcxControl, LinesCarryNoRequests) {
+  for (const FrameKind kind : {FrameKind::kMessage, FrameKind::kGo, FrameKind::kAck}) {
+    Pair pair;
+    tcp::Receiver receiver(kLimits);
+    Sink sink;
+    ucx::LineSink line(sink);
+    FrameHeader header;
+    header.kind = kind;
+    raw_send(pair.here, frame(header));
+    tcp::receive_some(pair.there.fd(), receiver, line);
+    EXPECT_STREQ(sink.refusal, "a frame that does not belong on a control connection");
+    EXPECT_TRUE(sink.heard.empty());
+  }
 }
 
 // --- connections ---
@@ -330,6 +349,31 @@ TEST(Ucx, ADeathWhileConnectionsAreMadeEndsRequestsAndNothingElse) {
           EXPECT_EQ(barrier(c.net).outcome, Outcome::kPeerFailed);
         });
   }
+}
+
+// Where UCX has nothing but TCP, long data goes by the lines; and not where it has something better, or is told otherwise.
+template <class Wire>
+std::uint64_t bytes_by_lines() {
+  std::atomic<std::uint64_t> by_lines{0};
+  std::vector<std::byte> memory_of[2];
+  for (auto& memory : memory_of) memory.assign(1'000'000, std::byte{1});
+  Wire::Threads::run(
+      {2, false, 5}, [&](Context& c) { c.net.register_memory(memory_of[c.net.self()].data(), 1'000'000, kAllRights); },
+      [&](Context& c) {
+        std::vector<std::byte> local(1'000'000, std::byte{2});
+        const RemoteAddress there{1 - c.net.self(), 1, 0};
+        ASSERT_TRUE(write(c.net, there, local.data(), local.size()).ok());
+        ASSERT_TRUE(read(c.net, there, local.data(), local.size()).ok());
+        barrier(c.net);
+        by_lines += dynamic_cast<ucx::UcxTransport&>(c.net).bytes_by_lines();
+      });
+  return by_lines;
+}
+TEST(Ucx, LongDataGoesByTheLinesWhereUcxHasOnlyTcp) {
+  if (const char* why = UcxTcp::missing()) GTEST_SKIP() << why;
+  EXPECT_GE(bytes_by_lines<UcxTcp>(), 4'000'000u);
+  EXPECT_LT(bytes_by_lines<UcxTcpOnly>(), 10'000u);
+  EXPECT_LT(UcxShm::missing() == nullptr ? bytes_by_lines<UcxShm>() : 0, 10'000u);
 }
 
 // --- what is not there ---
