@@ -33,14 +33,15 @@ void Sleepers::sleep(int watched, std::int64_t limit_ns, bool (*ready)(void* dat
   const std::uint64_t bit = bell < 0 ? 0 : std::uint64_t{1} << bell;
   const int fd = bell < 0 ? -1 : bells_[static_cast<std::size_t>(bell)].fd();
   asleep_.fetch_or(bit, std::memory_order_seq_cst);  // Z1, pairs with any() and ring()
+  bool rang = false;
   if (!ready(data)) {
     pollfd polled[2] = {{fd, POLLIN, 0}, {watched, POLLIN, 0}};
     const timespec limit{limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
-    ::ppoll(polled, 2, &limit, nullptr);
+    rang = ::ppoll(polled, 2, &limit, nullptr) > 0 && polled[0].revents != 0;
   }
   if (bell < 0) return;
-  if ((asleep_.fetch_and(~bit, std::memory_order_seq_cst) & bit) == 0) {
-    std::uint64_t rings = 0;  // one that is still on its way wakes the next sleeper once more
+  if ((asleep_.fetch_and(~bit, std::memory_order_seq_cst) & bit) == 0 || rang) {
+    std::uint64_t rings = 0;  // none: it is still on its way (Z3)
     [[maybe_unused]] const ssize_t got = ::read(fd, &rings, sizeof rings);
   }
   give_back(bell);

@@ -4,6 +4,8 @@
 // Z1. A sleeper has (a) said that it sleeps, then (b) looked at its condition; who rings has changed the condition before it
 //     looks who sleeps. Bells are eventfds: a ring before the sleep ends it at once. So no wake-up is lost.
 // Z2. More than kBells sleepers take naps of kNapNs instead.
+// Z3. A ring may come when its sleeper, whose time was over, has gone. Then it ends the next sleep at this bell, once: whoever
+//     is woken by a bell empties it, although nobody rang for him. A bell that nobody empties would let nobody sleep.
 #pragma once
 
 #include <array>
