@@ -121,6 +121,7 @@ bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader he
   request.awaits_go = awaits_go;
   request.data_apart = false;
   request.on_complete = done;
+  if (reads && header.total > peer(process).queue.segment_bytes()) await_long_data(peer(process));
   Walk at_once;  // what leaves with the request
   (reads || awaits_go ? request.local : at_once) = std::move(local);
 

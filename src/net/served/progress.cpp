@@ -67,6 +67,10 @@ void ServedTransport::batch_ended(bool ack_waited) {
   ring_all();
 }
 
+void ServedTransport::await_long_data(const Peer& from) noexcept {
+  if (from.has_long_way()) long_data_awaited_.fetch_or(bit_of(from.process), std::memory_order_relaxed);
+}
+
 void ServedTransport::ring_all() {
   if (janitor_.any()) janitor_.ring();
   if (waiters_.any()) waiters_.ring();

@@ -131,7 +131,9 @@ bool PeerSink::on_write(const Frame& frame) {
   open.received = 0;
   open.outcome = outcome;
   open.place = std::move(target);
-  return !asks || answer(FrameKind::kGo, request, Outcome::kOk);
+  if (!asks) return true;
+  net_.await_long_data(peer_);
+  return answer(FrameKind::kGo, request, Outcome::kOk);
 }
 
 bool PeerSink::on_atomic(const Frame& frame) {

@@ -142,6 +142,10 @@ class ServedTransport : public ServicedTransport {
   void ring_all();
   std::uint64_t collective_calls() { return services_.collectives.calls(); }
 
+  // For wires with a way of their own for long data (Peer::long_queue): bit: a peer from which some is about to come. A hint.
+  std::atomic<std::uint64_t> long_data_awaited_{0};
+  void await_long_data(const Peer& from) noexcept;
+
   // Constant after begin().
   const FrameLimits limits_;
   const ProcessId self_;

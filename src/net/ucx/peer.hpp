@@ -15,6 +15,7 @@ struct UcxPeer final : served::Peer {
   static constexpr std::uint32_t kSegmentBytes = 256 * 1024;  // of bulk data in one batch
 
   Line line;
+  int misses = 0;           // looks at the line that found no data, in a row
   Card card;                // its: where it is reached, what our batches to it carry
   std::uint64_t token = 0;  // what its batches to us carry
 

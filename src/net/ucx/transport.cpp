@@ -175,10 +175,7 @@ void UcxTransport::start() {
     other.card = std::move(theirs[p]);
     watch(sockets[p].fd(), EPOLLIN, other.process);
     std::lock_guard lock(other.mutex);
-    if (only_tcp && is_of(config_.devices, sockets[p].fd())) {
-      other.long_queue = &other.line.queue;
-      lines_carry_data_ = true;
-    }
+    if (only_tcp && is_of(config_.devices, sockets[p].fd())) other.long_queue = &other.line.queue;
     other.line.socket = std::move(sockets[p]);
     other.open = true;
   }
@@ -252,6 +249,7 @@ bool UcxTransport::try_close(Peer& whom) {
   if (it.line.socket) ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, it.line.socket.fd(), nullptr);  // a fork may hold it
   it.line.socket.close();
   it.line.queue.clear();
+  full_ &= ~bit_of(it.process);
   return true;
 }
 
@@ -343,6 +341,7 @@ void UcxTransport::send_line(UcxPeer& to) {
     if (!full) line.queue.advance(static_cast<std::size_t>(sent));
   }
   const bool wants_out = full && !line.deaf;
+  full_ = wants_out ? full_ | bit_of(to.process) : full_ & ~bit_of(to.process);
   if (std::exchange(line.wants_out, wants_out) == wants_out) return;
   epoll_event event{};
   event.events = EPOLLIN | (wants_out ? EPOLLOUT : 0u);
@@ -401,12 +400,17 @@ Work UcxTransport::poll(std::int64_t now_ns) {
 }
 
 void UcxTransport::look_at_lines(std::int64_t now_ns) {
-  if (recent_ != nullptr) {
-    misses_ = hear(*recent_, now_ns) ? 0 : misses_ + 1;
-    if (misses_ > kMissesMax) recent_ = nullptr;
+  // Without asking epoll, to which UCX's descriptor alone costs a microsecond.
+  for (std::uint64_t from = long_data_awaited_.load(std::memory_order_relaxed); from != 0; from &= from - 1) {
+    UcxPeer& next = wire(peer(std::countr_zero(from)));
+    next.misses = hear(next, now_ns) ? 0 : next.misses + 1;
+    if (next.misses > kMissesMax) {
+      next.misses = 0;
+      long_data_awaited_.fetch_and(~bit_of(next.process), std::memory_order_relaxed);
+    }
     pump_dirty();
   }
-  if (now_ns - last_control_ns_ < (lines_carry_data_ ? kDataIntervalNs : kControlIntervalNs)) return;
+  if (now_ns - last_control_ns_ < (full_ != 0 ? kDataIntervalNs : kControlIntervalNs)) return;
   last_control_ns_ = now_ns;
   std::array<epoll_event, kMaxProcesses + 1> events;
   const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), 0);
@@ -417,10 +421,7 @@ void UcxTransport::look_at_lines(std::int64_t now_ns) {
     UcxPeer& from = wire(peer(process));
     const std::uint32_t what = events[static_cast<std::size_t>(i)].events;
     if ((what & EPOLLOUT) != 0) send_line(from);
-    if ((what & ~std::uint32_t{EPOLLOUT}) != 0 && hear(from, now_ns)) {
-      recent_ = &from;
-      misses_ = 0;
-    }
+    if ((what & ~std::uint32_t{EPOLLOUT}) != 0 && hear(from, now_ns)) await_long_data(from);
     pump_dirty();
   }
   for (const std::unique_ptr<Peer>& each : peers_) look_at_leave(wire(*each), now_ns);

@@ -52,8 +52,8 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   static constexpr int kBusyMax = 3;  // in a row, then UCX says so for nothing (it has something to send and no room)
   static constexpr std::int64_t kNapNs = 200'000;
   static constexpr std::int64_t kControlIntervalNs = 100'000;
-  static constexpr std::int64_t kDataIntervalNs = 20'000;        // where lines carry data
-  static constexpr int kMissesMax = 100;                         // looks at a line that has had data, in a row
+  static constexpr std::int64_t kDataIntervalNs = 20'000;        // while a line has no room for what waits
+  static constexpr int kMissesMax = 100;                         // looks at a line that is to bring data, in a row
   static constexpr std::int64_t kLateBatchesNs = 1'000'000'000;  // between two, behind a leave
 
   UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire);
@@ -80,7 +80,6 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
 
   // Constant after start().
   UcxConfig config_;
-  bool lines_carry_data_ = false;  // some of them: control.hpp C4
   std::unique_ptr<Wire> wire_;
   tcp::Entrance entrance_;
 
@@ -90,8 +89,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   std::int64_t last_control_ns_ = 0;
   int busy_ = 0;
   bool leaving_ = false;
-  UcxPeer* recent_ = nullptr;   // data came on its line
-  int misses_ = 0;              // since then
+  std::uint64_t full_ = 0;      // bit: a peer whose line has no room
   std::uint64_t greeting_ = 0;  // bit: peer; its greeting found no room yet: U5
 
   std::atomic<std::uint64_t> bytes_by_lines_{0};  // only a number
