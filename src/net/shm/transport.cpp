@@ -102,7 +102,6 @@ inline void ShmTransport::count(unsigned number, ProcessId peer, std::uint64_t m
 ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& options)
     : world_(world),
       self_(self),
-      regions_(world.member(0).regions),
       member_(world.member(self)),
       options_(options),
       ring_(world.ring(self)),
@@ -116,6 +115,9 @@ ShmTransport::ShmTransport(ShmWorld& world, ProcessId self, const ShmOptions& op
               world.letters(), world.config().processes, self,
               [](void* of, ProcessId to) { static_cast<ShmTransport*>(of)->rouse(to); }, this)) {
   AYT_CHECK(self >= 0 && self < world.config().processes, "process {} of {}", self, world.config().processes);
+  for (std::size_t p = 0; p < word_regions_.size(); ++p) word_regions_[p] = (&world.member(0) + p)->regions;  // W6
+  static constinit const std::array<RegionEntry, kRegionsMax> kNone{};
+  word_regions_[static_cast<std::size_t>(self)] = kNone.data();
   for (std::uint32_t first = 0; first < kRpcsLimit; first += 64) {
     const std::uint32_t here = std::clamp<std::int64_t>(std::int64_t{world.config().rpcs_max} - first, 0, 64);
     // relaxed: before threads exist

@@ -139,7 +139,7 @@ class ShmTransport final : public ServicedTransport {
   template <std::atomic<std::size_t> RegionEntry::* kBound>
   std::byte* word_at(ProcessId process, RegionId region, std::uint64_t offset) const noexcept;
   template <std::atomic<std::uint64_t> CounterStripe::* kCounter>
-  void end_word(ThreadState& thread, ProcessId peer, const Callback& callback);
+  void end_word(ThreadState& thread, const Callback& callback);
   bool read_any(const ReadParams& params);
   bool write_any(const WriteParams& params);
   bool move_list(const ListParams& params, bool reads);
@@ -177,7 +177,7 @@ class ShmTransport final : public ServicedTransport {
   // Constant after start().
   ShmWorld& world_;
   const ProcessId self_;
-  const RegionEntry* const regions_;  // of process 0; those of others follow at the distance of a Member
+  std::array<const RegionEntry*, kMaxProcesses> word_regions_;  // of each process; of this one none: words.cpp
   Member& member_;
   const ShmOptions options_;
   std::array<Handler, kHandlersMax> handlers_;

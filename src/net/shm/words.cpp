@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The short way of one word of 8 bytes (S1): what read_any() and write_any() do, with fewer looks. A nanosecond is five of its
 // instructions: it is compiled without frame pointers (src/CMakeLists.txt), and what it needs of the thread, the region and
-// the counters is prepared so that it takes one instruction each.
-#include <bit>
-
+// the counters is prepared so that it takes one instruction each. A process' requests to itself are not counted and would have
+// to be told apart: for them there is no short way.
 #include "net/copy.hpp"
 #include "net/shm/thread_state.hpp"
 #include "net/shm/transport.hpp"
@@ -13,10 +12,10 @@ namespace ayatori::net::shm {
 // Where the word lies; nullptr: something is not as it mostly is.
 template <std::atomic<std::size_t> RegionEntry::* kBound>
 inline std::byte* ShmTransport::word_at(ProcessId process, RegionId region, std::uint64_t offset) const noexcept {
-  static_assert(kMaxProcesses == kRegionsMax && std::has_single_bit(kRegionsMax));
+  static_assert(kMaxProcesses == kRegionsMax);
   const auto row = static_cast<std::uint32_t>(process);
   if ((offset & 7) != 0 || (row | region) >= kRegionsMax) return nullptr;
-  const RegionEntry& entry = regions_[row * (sizeof(Member) / sizeof(RegionEntry)) + region];
+  const RegionEntry& entry = word_regions_[row][region];
   if (offset >= (entry.*kBound).load(std::memory_order_acquire)) return nullptr;  // pairs with register_memory()
   std::byte* const memory = entry.base + offset;
   if (memory == nullptr) __builtin_unreachable();
@@ -25,11 +24,9 @@ inline std::byte* ShmTransport::word_at(ProcessId process, RegionId region, std:
 
 // Counts and completes. The thread has its stripe alone, and runs no completion.
 template <std::atomic<std::uint64_t> CounterStripe::* kCounter>
-inline void ShmTransport::end_word(ThreadState& thread, ProcessId peer, const Callback& callback) {
-  if (peer != self_) {
-    auto* const stripe = reinterpret_cast<std::byte*>(stripes_.data()) + thread.stripe_bytes;
-    CounterStripe::add_alone(reinterpret_cast<CounterStripe*>(stripe)->*kCounter);
-  }
+inline void ShmTransport::end_word(ThreadState& thread, const Callback& callback) {
+  auto* const stripe = reinterpret_cast<std::byte*>(stripes_.data()) + thread.stripe_bytes;
+  CounterStripe::add_alone(reinterpret_cast<CounterStripe*>(stripe)->*kCounter);
   if (callback.function == nullptr) return;
   thread.completions.begin_first();
   callback.function(callback.data, {});
@@ -45,7 +42,7 @@ bool ShmTransport::try_read_async(const ReadParams& params) {
   if (memory == nullptr) [[unlikely]]
     return read_any(params);
   read_word(params.destination.pointer, memory);
-  end_word<&CounterStripe::words_read>(*thread, params.source_process, params.on_complete);
+  end_word<&CounterStripe::words_read>(*thread, params.on_complete);
   return true;
 }
 
@@ -58,7 +55,7 @@ bool ShmTransport::try_write_async(const WriteParams& params) {
   if (memory == nullptr) [[unlikely]]
     return write_any(params);
   write_word(memory, params.source.pointer);
-  end_word<&CounterStripe::words_written>(*thread, params.destination_process, params.on_complete);
+  end_word<&CounterStripe::words_written>(*thread, params.on_complete);
   return true;
 }
 
