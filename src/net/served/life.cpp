@@ -134,7 +134,7 @@ void ServedTransport::look_at_peers(std::int64_t now_ns) {
       accuse(other, "nothing was heard of it for too long");
       continue;
     }
-    heartbeat(other, now_ns);
+    heartbeat(other, now_ns, was_away);
   }
   look_at_rooms(now_ns, was_away);
 }

@@ -120,14 +120,15 @@ bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader he
   request.is_bulk = !is_short;
   request.awaits_go = awaits_go;
   request.data_apart = false;
+  request.arriving = false;
   request.on_complete = done;
-  if (reads && header.total > peer(process).queue.segment_bytes()) await_long_data(peer(process));
   Walk at_once;  // what leaves with the request
   (reads || awaits_go ? request.local : at_once) = std::move(local);
 
   const auto push = [&](SendQueue& queue, const FrameHeader& numbered) {
     std::byte* const body = queue.push_request(numbered, !is_short);
     if (body == nullptr) return false;
+    if (reads && header.total > queue.segment_bytes()) await_long_data(peer(process));
     fill(body);
     if (!reads && is_short)
       gather(at_once, body + descriptor, header.total, header.total <= kWholeWordBytesMax);

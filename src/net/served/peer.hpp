@@ -45,6 +45,7 @@ struct OpenWrite {
   std::uint64_t serial = 0;  // 0: none in this slot
   std::uint64_t total = 0;
   std::uint64_t received = 0;
+  bool arriving = false;           // a kData of it has begun and not ended
   Outcome outcome = Outcome::kOk;  // otherwise the data is dropped
   Walk place;
 

@@ -129,6 +129,7 @@ bool PeerSink::on_write(const Frame& frame) {
   open.serial = request.serial;
   open.total = request.total;
   open.received = 0;
+  open.arriving = false;
   open.outcome = outcome;
   open.place = std::move(target);
   if (!asks) return true;
@@ -160,11 +161,13 @@ bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
     if (open.serial == 0 || open.serial != header.serial) return refused("data of a write that it did not announce");
     if (header.offset != open.received || header.body_bytes == 0 || header.body_bytes > open.total - open.received)
       return refused("data of a write out of order");
+    if (open.arriving) return refused("data within data");
     if (open.asked && !open.granted) return refused("a message without leave");
     if (open.is_message && !open.asked && header.body_bytes != open.total)
       return refused("a short message in pieces");  // D8: one room a peer
     if (open.is_message && open.room.bytes == nullptr && !net_.make_room(open)) open.outcome = Outcome::kTooLarge;
     if (open.outcome == Outcome::kOk) place->walk = &open.place;
+    open.arriving = true;
     return true;
   }
   Request* request = net_.requests_.find(header.slot, header.serial, peer_.process);
@@ -173,6 +176,8 @@ bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
   const std::uint64_t left = request->total - request->received;
   if (header.offset != request->received || header.body_bytes > left || (header.body_bytes == 0 && left != 0))
     return refused("data out of order");
+  if (request->arriving) return refused("data within data");
+  request->arriving = true;
   place->walk = &request->local;
   place->whole_words = request->total <= kWholeWordBytesMax;
   return true;
@@ -181,6 +186,7 @@ bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
 bool PeerSink::on_data_end(const FrameHeader& header) {
   if (static_cast<Way>(header.code) == Way::kToTarget) {
     OpenWrite& open = peer_.open_writes[header.slot];
+    open.arriving = false;
     open.received += header.body_bytes;
     if (open.received != open.total) return true;
     if (open.is_message) return end_long_message(header, open);
@@ -189,6 +195,7 @@ bool PeerSink::on_data_end(const FrameHeader& header) {
     return answer(FrameKind::kAck, header, open.outcome);
   }
   Request& request = net_.requests_[header.slot];
+  request.arriving = false;
   request.received += header.body_bytes;
   if (request.received != request.total) return true;
   return complete(header, {}, request.total);
@@ -236,7 +243,8 @@ bool PeerSink::on_ack(const FrameHeader& header) {
   switch (request->kind.load(std::memory_order_relaxed)) {  // see find()
     case Request::Kind::kRpc: return refused("an acknowledgement of an RPC");
     case Request::Kind::kRead:
-      if (outcome == Outcome::kOk || request->received != 0) return refused("a read without its data");
+      if (outcome == Outcome::kOk || request->received != 0 || request->arriving)
+        return refused("a read without its data");
       break;
     case Request::Kind::kWrite:
     case Request::Kind::kMessage: {

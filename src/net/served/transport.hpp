@@ -17,7 +17,8 @@
 //     again until its messages have begun.
 // D5. The memory of a write and the room of a read belong to the transport until the completion: an acknowledgement waits for
 //     the batch with the write's last data. One that comes while data still waits to be sent, or for a request that is not
-//     there, is no answer but a broken peer.
+//     there, is no answer but a broken peer. So is one within the data of its read, and data within data of its transfer: where
+//     the wire has two ways, they could.
 // D6. Spinning is bounded by time. The progress thread stands back while others poll or watch the wire; it takes over at
 //     the latest kNapNsMax after they stop polling, or is woken by the last one that watches.
 // D7. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
@@ -121,7 +122,8 @@ class ServedTransport : public ServicedTransport {
   // Closes the wire to a peer that is being retired. The thread that polls, under the peer's mutex. False: a batch is under
   // way (E2), it will be asked again.
   virtual bool try_close(Peer& whom) = 0;
-  virtual void heartbeat(Peer& to, std::int64_t now_ns) = 0;  // if it is time for one; the thread that polls
+  // If it is time for one; the thread that polls. was_away: this process was stopped, others' silence means nothing (D2).
+  virtual void heartbeat(Peer& to, std::int64_t now_ns, bool was_away) = 0;
   // Before a sleep on epoll_: for how long that descriptor is certain to tell of what arrives; 0: something is there.
   virtual std::int64_t arm() { return kForever; }
   virtual void polled() {}  // the poll lock has just been released

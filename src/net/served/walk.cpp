@@ -101,6 +101,7 @@ void Walk::skip(std::uint64_t bytes) noexcept {
 void gather(Walk& from, std::byte* to, std::uint64_t bytes, bool whole_words) {
   while (bytes != 0) {
     const std::span<std::byte> piece = from.front(bytes);
+    AYT_CHECK(!piece.empty(), "{} bytes more than there are", bytes);
     if (whole_words)
       load_words(to, piece.data(), piece.size());
     else
@@ -114,6 +115,7 @@ void gather(Walk& from, std::byte* to, std::uint64_t bytes, bool whole_words) {
 void scatter(Walk& to, const std::byte* from, std::uint64_t bytes, bool whole_words) {
   while (bytes != 0) {
     const std::span<std::byte> piece = to.front(bytes);
+    AYT_CHECK(!piece.empty(), "{} bytes more than there is room for", bytes);
     if (whole_words)
       store_words(piece.data(), from, piece.size());
     else

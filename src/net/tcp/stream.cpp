@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 
 #include "base/check.hpp"
@@ -52,6 +53,15 @@ Received receive_some(int socket, Receiver& receiver, FrameSink& sink) {
     if (static_cast<std::size_t>(got) < room) break;
   }
   return received;
+}
+
+bool drop_some(int socket) {
+  std::array<std::byte, 64 * 1024> dropped;
+  for (int turn = 0; turn < kReceivesPerTurn; ++turn) {
+    const ssize_t got = ::recv(socket, dropped.data(), dropped.size(), MSG_DONTWAIT);
+    if (got <= 0) return got == 0 || (errno != EAGAIN && errno != EINTR);
+  }
+  return false;
 }
 
 }  // namespace ayatori::net::tcp

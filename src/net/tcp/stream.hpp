@@ -21,4 +21,7 @@ struct Received {
 // What has arrived, a few rooms of the receiver at most; what makes no sense the sink was told.
 Received receive_some(int socket, Receiver& receiver, FrameSink& sink);
 
+// Some of what has arrived and nobody wants any more. True: nothing more will come.
+bool drop_some(int socket);
+
 }  // namespace ayatori::net::tcp

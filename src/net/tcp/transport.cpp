@@ -60,7 +60,6 @@ void TcpTransport::leave() {
   const std::int64_t start_ns = base::real_now_ns();
   std::uint64_t said = 0;
   std::uint64_t shut = 0;
-  std::vector<std::byte> dropped(64 * 1024);
   std::vector<pollfd> polled;
   while (true) {
     polled.clear();
@@ -77,11 +76,7 @@ void TcpTransport::leave() {
         ::shutdown(to.socket.fd(), SHUT_WR);
         shut |= bit_of(to.process);
       }
-      ssize_t got = 0;
-      do {
-        got = ::recv(to.socket.fd(), dropped.data(), dropped.size(), 0);
-      } while (got > 0);
-      if (got == 0 || (errno != EAGAIN && errno != EINTR))
+      if (drop_some(to.socket.fd()))
         to.socket.close();
       else
         polled.push_back({to.socket.fd(), static_cast<short>(to.queue.idle() ? POLLIN : POLLIN | POLLOUT), 0});
@@ -107,7 +102,7 @@ bool TcpTransport::try_close(Peer& whom) {
   return true;
 }
 
-void TcpTransport::heartbeat(Peer& whom, std::int64_t now_ns) {
+void TcpTransport::heartbeat(Peer& whom, std::int64_t now_ns, bool) {
   TcpPeer& to = wire(whom);
   FrameHeader beat;
   beat.kind = FrameKind::kHeartbeat;

@@ -34,7 +34,7 @@ class TcpTransport final : public served::ServedTransport {
   void pump(served::Peer& to) override;
   served::Work poll(std::int64_t now_ns) override;
   bool try_close(served::Peer& whom) override;
-  void heartbeat(served::Peer& to, std::int64_t now_ns) override;
+  void heartbeat(served::Peer& to, std::int64_t now_ns, bool was_away) override;
 
   bool look_again(std::int64_t now_ns, served::Work* work);
   served::Work receive(TcpPeer& from, std::int64_t now_ns, bool* some);

@@ -26,6 +26,7 @@ struct UcxPeer final : served::Peer {
   bool deaf = false;          // UCX takes no more for it; it has been accused
   std::uint64_t batches = 0;  // sent
   std::int64_t last_beat_ns = 0;
+  std::int64_t last_line_ns = 0;  // when something came on its line
 
   Inbox inbox;
   bool said_leave = false;  // it, and it will have sent `leave_batches`

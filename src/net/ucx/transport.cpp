@@ -174,6 +174,7 @@ void UcxTransport::start() {
     UcxPeer& other = wire(*each);
     other.card = std::move(theirs[p]);
     watch(sockets[p].fd(), EPOLLIN, other.process);
+    other.last_line_ns = base::real_now_ns();
     std::lock_guard lock(other.mutex);
     if (only_tcp && is_of(config_.devices, sockets[p].fd())) other.long_queue = &other.line.queue;
     other.line.socket = std::move(sockets[p]);
@@ -198,7 +199,6 @@ void UcxTransport::leave() {
   const std::int64_t start_ns = base::real_now_ns();
   std::uint64_t said = 0;
   std::uint64_t shut = 0;
-  std::vector<std::byte> dropped(64 * 1024);
   std::vector<pollfd> polled;
   while (true) {
     wire_->progress(*this);
@@ -219,11 +219,7 @@ void UcxTransport::leave() {
         ::shutdown(line.socket.fd(), SHUT_WR);
         shut |= bit_of(to.process);
       }
-      ssize_t got = 0;
-      do {
-        got = ::recv(line.socket.fd(), dropped.data(), dropped.size(), MSG_DONTWAIT);
-      } while (got > 0);
-      if (got == 0 || (errno != EAGAIN && errno != EINTR))
+      if (tcp::drop_some(line.socket.fd()))
         line.socket.close();
       else
         polled.push_back({line.socket.fd(), static_cast<short>(line.queue.idle() ? POLLIN : POLLIN | POLLOUT), 0});
@@ -253,8 +249,12 @@ bool UcxTransport::try_close(Peer& whom) {
   return true;
 }
 
-void UcxTransport::heartbeat(Peer& to, std::int64_t now_ns) {
+void UcxTransport::heartbeat(Peer& to, std::int64_t now_ns, bool was_away) {
   UcxPeer& other = wire(to);
+  if (was_away) other.last_line_ns = now_ns;
+  // Batches may come by another path: of a line that stands still they tell nothing.
+  if (!other.said_leave && now_ns - other.last_line_ns > config_.heartbeat_timeout_ns)
+    return accuse(other, "nothing was heard on its connection for too long");
   if (now_ns - other.last_beat_ns < config_.heartbeat_interval_ns) return;
   other.last_beat_ns = now_ns;
   FrameHeader beat;
@@ -421,7 +421,8 @@ void UcxTransport::look_at_lines(std::int64_t now_ns) {
     UcxPeer& from = wire(peer(process));
     const std::uint32_t what = events[static_cast<std::size_t>(i)].events;
     if ((what & EPOLLOUT) != 0) send_line(from);
-    if ((what & ~std::uint32_t{EPOLLOUT}) != 0 && hear(from, now_ns)) await_long_data(from);
+    if ((what & ~std::uint32_t{EPOLLOUT}) != 0 && hear(from, now_ns))
+      long_data_awaited_.fetch_or(bit_of(process), std::memory_order_relaxed);
     pump_dirty();
   }
   for (const std::unique_ptr<Peer>& each : peers_) look_at_leave(wire(*each), now_ns);
@@ -476,7 +477,7 @@ bool UcxTransport::hear(UcxPeer& from, std::int64_t now_ns) {
   PeerSink sink(*this, from);
   LineSink line(sink);
   const tcp::Received received = tcp::receive_some(from.line.socket.fd(), from.line.receiver, line);
-  if (received.bytes != 0) from.last_heard_ns = now_ns;
+  if (received.bytes != 0) from.last_heard_ns = from.last_line_ns = now_ns;
   bytes_by_lines_.fetch_add(received.bytes, std::memory_order_relaxed);
   if (line.leave() != nullptr) {
     from.said_leave = true;

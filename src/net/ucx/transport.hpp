@@ -62,7 +62,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   void pump(served::Peer& to) override;
   served::Work poll(std::int64_t now_ns) override;
   bool try_close(served::Peer& whom) override;
-  void heartbeat(served::Peer& to, std::int64_t now_ns) override;
+  void heartbeat(served::Peer& to, std::int64_t now_ns, bool was_away) override;
   std::int64_t arm() override;
   void polled() override { send_posted(); }
   void on_batch(const Batch& message) override;

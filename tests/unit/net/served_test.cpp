@@ -246,6 +246,56 @@ TYPED_TEST(Served, AStoppedPeerThatGoesOnHarmsNobody) {
       }));
 }
 
+// The same in the midst of megabytes both ways: what waits for room to it, and what it sends when it goes on, harm nobody.
+TYPED_TEST(Served, APeerStoppedInLongTransfersHarmsNobodyWhenItGoesOn) {
+  constexpr std::size_t kBytes = 3'000'000;
+  Shared* const shared = map_shared();
+  TcpJob job({3, false, 14});
+  job.config().heartbeat_interval_ns = 100'000'000;
+  job.config().heartbeat_timeout_ns = 1'500'000'000;
+  std::vector<std::byte> memory(kBytes, std::byte{1});
+  check_ends(TypeParam::Forks::start(
+      job, [&](Context& c) { EXPECT_EQ(c.net.register_memory(memory.data(), kBytes, kAllRights), 1u); },
+      [shared](Context& c) {
+        if (c.net.self() == 2) {
+          shared->victim.store(getpid());
+          wait_until(c.net, [&] { return c.net.peer_failed(0) && c.net.peer_failed(1); });
+          return;
+        }
+        wait_until(c.net, [&] { return shared->victim.load() != 0; });
+        const pid_t victim = shared->victim.load();
+        ASSERT_GT(victim, 1);
+        int failed = 0;
+        while (failed == 0) {
+          std::vector<std::byte> buffers(8 * kBytes);
+          std::deque<Event> events(8);
+          for (std::size_t i = 0; i < events.size(); ++i) {
+            std::byte* const buffer = buffers.data() + i * kBytes;
+            const ProcessId to = i < 6 ? 2 : 1 - c.net.self();
+            const Callback done = events[i].callback();
+            until_taken(c.net, [&] {
+              if (i % 2 == 0) return c.net.try_write_async({to, {to, 1, 0}, buffer, kBytes, done});
+              return c.net.try_read_async({to, {to, 1, 0}, buffer, kBytes, done});
+            });
+          }
+          if (c.net.self() == 0) {
+            for (int looks = 0; looks < 200; ++looks) c.net.progress();  // some of it is on its way
+            if (shared->seen.load() == 0) kill(victim, SIGSTOP);
+          }
+          for (std::size_t i = 0; i < events.size(); ++i) {
+            const Completion done = events[i].wait(c.net);
+            EXPECT_TRUE(done.ok() || (i < 6 && done.outcome == Outcome::kPeerFailed));
+            failed += !done.ok();
+          }
+        }
+        wait_until(c.net, [&] { return c.net.peer_failed(2); });
+        shared->seen.fetch_add(1);
+        wait_until(c.net, [&] { return shared->seen.load() == 2; });
+        if (c.net.self() == 0) kill(victim, SIGCONT);
+        part(c, 0x8000, 2);
+      }));
+}
+
 // All threads of a process compute for longer than a silence may last, on a machine with more threads than CPUs: its
 // progress thread speaks for it, and serves.
 TYPED_TEST(Served, ABusyPeerIsNotFailed) {
