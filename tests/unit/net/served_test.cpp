@@ -2,9 +2,14 @@
 // What the served transports promise beyond the common contract (net/served/*.hpp), over each of their wires: deaths at
 // random moments, stopped and busy peers, orderly leaves, wake-ups, order behind long transfers.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -293,6 +298,54 @@ TYPED_TEST(Served, APeerStoppedInLongTransfersHarmsNobodyWhenItGoesOn) {
         wait_until(c.net, [&] { return shared->seen.load() == 2; });
         if (c.net.self() == 0) kill(victim, SIGCONT);
         part(c, 0x8000, 2);
+      }));
+}
+
+std::uint16_t port_of(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(address).sin_port : std::uint16_t{0};
+}
+
+// Nothing more arrives at this process' connections of the job, which stay: as when the network loses one way of several.
+int deafen_connections(const std::vector<tcp::SocketAddress>& listeners) {
+  int count = 0;
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_storage ends[2] = {};
+    socklen_t bytes = sizeof ends[0];
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&ends[0]), &bytes) != 0) continue;
+    bytes = sizeof ends[1];
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&ends[1]), &bytes) != 0) continue;
+    const bool is_ours = std::any_of(listeners.begin(), listeners.end(), [&](const tcp::SocketAddress& listener) {
+      const std::uint16_t port = port_of(listener.storage);
+      return port != 0 && (port == port_of(ends[0]) || port == port_of(ends[1]));
+    });
+    if (!is_ours) continue;
+    sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog program{1, &drop_all};
+    EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0) << strerror(errno);
+    ++count;
+  }
+  return count;
+}
+
+// Whatever else of the wire still works.
+TYPED_TEST(Served, AConnectionThatStandsStillFailsItsPeer) {
+  TcpJob job({2, false, 15});
+  job.config().heartbeat_interval_ns = 100'000'000;
+  job.config().heartbeat_timeout_ns = 1'500'000'000;
+  const std::vector<tcp::SocketAddress> listeners = job.config().addresses;
+  check_ends(TypeParam::Forks::start(
+      job, [](Context&) {},
+      [&listeners](Context& c) {
+        const ProcessId other = 1 - c.net.self();
+        if (c.net.self() == 0) {
+          EXPECT_EQ(deafen_connections(listeners), 1);
+        }
+        const std::int64_t end_ns = base::real_now_ns() + 15'000'000'000;
+        Outcome outcome = Outcome::kOk;
+        while (outcome == Outcome::kOk && base::real_now_ns() < end_ns)
+          outcome = atomic(c.net, c.at(other, 0), AtomicOp::kFetchAdd, 1).outcome;
+        EXPECT_EQ(outcome, Outcome::kPeerFailed);
+        EXPECT_TRUE(c.net.peer_failed(other));
       }));
 }
 
