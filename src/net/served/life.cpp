@@ -25,6 +25,13 @@ void ServedTransport::watch(int descriptor, std::uint32_t events, ProcessId proc
     base::fatal("{}: epoll does not take a connection: {}", name_, strerrordesc_np(errno));
 }
 
+void ServedTransport::watch_room(int descriptor, bool wants_out, ProcessId process) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN | (wants_out ? EPOLLOUT : 0u);
+  event.data.u32 = static_cast<std::uint32_t>(process);
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, descriptor, &event);  // fails where it is not watched (any more): leave()
+}
+
 void ServedTransport::begin() {
   AYT_CHECK(!started_.load(std::memory_order_relaxed), "started twice");  // one thread
   last_look_ns_ = base::real_now_ns();

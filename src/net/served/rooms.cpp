@@ -90,7 +90,6 @@ void ServedTransport::grant_rooms() {
       granted_bytes_ += open.total;
       open.granted = true;
       from.data_came = true;
-      await_long_data(from);
       PeerSink(*this, from).answer(FrameKind::kGo, request, Outcome::kOk);
     } else {
       open = {};

@@ -47,6 +47,7 @@ bool PeerSink::answer(FrameKind kind, const FrameHeader& request, Outcome outcom
   header.slot = request.slot;
   header.serial = request.serial;
   header.total = value;
+  if (kind == FrameKind::kGo) net_.await_long_data(peer_);
   {
     std::lock_guard lock(peer_.mutex);
     if (peer_.queue.push_reply(header) == nullptr) return refused("it asks for more answers than it may");
@@ -132,9 +133,7 @@ bool PeerSink::on_write(const Frame& frame) {
   open.arriving = false;
   open.outcome = outcome;
   open.place = std::move(target);
-  if (!asks) return true;
-  net_.await_long_data(peer_);
-  return answer(FrameKind::kGo, request, Outcome::kOk);
+  return !asks || answer(FrameKind::kGo, request, Outcome::kOk);
 }
 
 bool PeerSink::on_atomic(const Frame& frame) {

@@ -139,6 +139,8 @@ class ServedTransport : public ServicedTransport {
   bool polls() const noexcept;  // whether the calling thread does
   void accuse(Peer& peer, const char* why) noexcept;
   void watch(int descriptor, std::uint32_t events, ProcessId process);  // by epoll_
+  // Of one that is watched for what arrives: for room, too, or no more. Any thread; nothing happens to another one.
+  void watch_room(int descriptor, bool wants_out, ProcessId process) noexcept;
   // What the end of a batch means, which the caller took note of under the peer's mutex.
   void batch_ended(bool ack_waited);
   void ring_all();

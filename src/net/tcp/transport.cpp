@@ -152,10 +152,7 @@ void TcpTransport::pump(Peer& whom) {
 
 void TcpTransport::set_wants_out(TcpPeer& to, bool wants) {
   to.wants_out.store(wants, std::memory_order_relaxed);  // under the mutex
-  epoll_event event{};
-  event.events = EPOLLIN | (wants ? EPOLLOUT : 0u);
-  event.data.u32 = static_cast<std::uint32_t>(to.process);
-  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, to.socket.fd(), &event);  // fails where it was never added: leave()
+  watch_room(to.socket.fd(), wants, to.process);
 }
 
 // --- receiving ---

@@ -44,8 +44,7 @@ struct Line {
   tcp::Socket socket;  // none: gone, or the process itself
   served::SendQueue queue;
   tcp::Receiver receiver;
-  bool wants_out = false;  // epoll tells when there is room again
-  bool deaf = false;       // it takes no more; why shows in what arrives
+  bool deaf = false;  // it takes no more; why shows in what arrives
 };
 
 // What arrives on a line (C2, C4), for the time of one look at it.

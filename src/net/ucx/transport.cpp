@@ -3,6 +3,7 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sodium.h>
 #include <sys/epoll.h>
@@ -77,11 +78,21 @@ std::string interfaces() {
   return names;
 }
 
+// With commas between them.
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> names;
+  std::size_t comma = 0;
+  while ((comma = list.find(',')) != std::string_view::npos) {
+    names.emplace_back(list.substr(0, comma));
+    list.remove_prefix(comma + 1);
+  }
+  names.emplace_back(list);
+  return names;
+}
+
 // UCX passes over a device that it does not know, or that is down, and takes what is left.
 base::Status check_devices(std::string_view devices) {
-  while (true) {
-    const std::size_t comma = devices.find(',');
-    const std::string_view name = devices.substr(0, comma);
+  for (const std::string& name : names_in(devices)) {
     if (name == "all")
       return base::error_status(base::Code::kInvalid,
                                 "ucx: UCX_NET_DEVICES names the devices to use, never all of them; this machine has {}",
@@ -94,38 +105,42 @@ base::Status check_devices(std::string_view devices) {
       return base::error_status(base::Code::kUnavailable,
                                 "ucx: the network device '{}' is down: bring it up, or name another (UCX_NET_DEVICES)",
                                 name);
-    if (comma == std::string_view::npos) return base::ok_status();
-    devices.remove_prefix(comma + 1);
   }
+  return base::ok_status();
 }
 
-// Of what the config names UCX can use nothing but TCP: interfaces of the kernel, and no other transport.
-bool has_only_tcp(const UcxConfig& config) {
-  const auto all_of = [](std::string_view names, auto&& is_good) {
-    while (true) {
-      const std::size_t comma = names.find(',');
-      if (!is_good(std::string(names.substr(0, comma)))) return false;
-      if (comma == std::string_view::npos) return true;
-      names.remove_prefix(comma + 1);
-    }
-  };
-  return all_of(config.devices, [](const std::string& name) { return ::if_nametoindex(name.c_str()) != 0; }) &&
-         (config.transports.empty() ||
-          all_of(config.transports, [](const std::string& name) { return name == "tcp" || name == "self"; }));
+// Where UCX can use nothing but TCP, by interfaces of the kernel: this machine's addresses at these. Else none.
+std::vector<tcp::SocketAddress> addresses_for_tcp_alone(const UcxConfig& config) {
+  const std::vector<std::string> devices = names_in(config.devices), transports = names_in(config.transports);
+  const bool tcp_alone = std::all_of(transports.begin(), transports.end(),
+                                     [](const std::string& name) { return name == "tcp" || name == "self"; });
+  if (!config.transports.empty() && !tcp_alone) return {};
+  for (const std::string& device : devices)
+    if (::if_nametoindex(device.c_str()) == 0) return {};
+  std::vector<tcp::SocketAddress> addresses;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return {};
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    const int family = each->ifa_addr != nullptr ? each->ifa_addr->sa_family : AF_UNSPEC;
+    if ((family != AF_INET && family != AF_INET6) ||
+        std::find(devices.begin(), devices.end(), each->ifa_name) == devices.end())
+      continue;
+    tcp::SocketAddress address;
+    address.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.storage, each->ifa_addr, address.bytes);
+    addresses.push_back(address);
+  }
+  ::freeifaddrs(all);
+  return addresses;
 }
 
-// The connection's address here is one of these devices'.
-bool is_of(const std::string& devices, int connection) {
+bool goes_by(const std::vector<tcp::SocketAddress>& addresses, int connection) {
   tcp::SocketAddress own;
   own.bytes = sizeof own.storage;
-  ifaddrs* all = nullptr;
-  if (::getsockname(connection, own.get(), &own.bytes) != 0 || ::getifaddrs(&all) != 0) return false;
-  bool found = false;
-  for (const ifaddrs* each = all; each != nullptr && !found; each = each->ifa_next)
-    found = each->ifa_addr != nullptr && tcp::is_same_host(*each->ifa_addr, *own.get()) &&
-            ("," + devices + ",").find(base::formatted(",{},", each->ifa_name)) != std::string::npos;
-  ::freeifaddrs(all);
-  return found;
+  return !addresses.empty() && ::getsockname(connection, own.get(), &own.bytes) == 0 &&
+         std::any_of(addresses.begin(), addresses.end(), [&own](const tcp::SocketAddress& address) {
+           return tcp::is_same_host(*address.get(), *own.get());
+         });
 }
 
 std::string given_or(const std::string& value, const char* variable, const char* otherwise) {
@@ -166,7 +181,8 @@ void UcxTransport::start() {
     const auto address = wire_->address();
     mine[static_cast<std::size_t>(other.process)] = {other.token, {address.begin(), address.end()}};
   }
-  const bool only_tcp = config_.long_data_by_line && has_only_tcp(config_);
+  std::vector<tcp::SocketAddress> data_addresses;  // of lines that carry data: control.hpp C4
+  if (config_.long_data_by_line) data_addresses = addresses_for_tcp_alone(config_);
   std::vector<Card> theirs = exchange_cards(sockets, mine, config_.start_timeout_ns);
   for (const std::unique_ptr<Peer>& each : peers_) {
     const auto p = static_cast<std::size_t>(each->process);
@@ -176,7 +192,7 @@ void UcxTransport::start() {
     watch(sockets[p].fd(), EPOLLIN, other.process);
     other.last_line_ns = base::real_now_ns();
     std::lock_guard lock(other.mutex);
-    if (only_tcp && is_of(config_.devices, sockets[p].fd())) other.long_queue = &other.line.queue;
+    if (goes_by(data_addresses, sockets[p].fd())) other.long_queue = &other.line.queue;
     other.line.socket = std::move(sockets[p]);
     other.open = true;
   }
@@ -341,12 +357,9 @@ void UcxTransport::send_line(UcxPeer& to) {
     if (!full) line.queue.advance(static_cast<std::size_t>(sent));
   }
   const bool wants_out = full && !line.deaf;
-  full_ = wants_out ? full_ | bit_of(to.process) : full_ & ~bit_of(to.process);
-  if (std::exchange(line.wants_out, wants_out) == wants_out) return;
-  epoll_event event{};
-  event.events = EPOLLIN | (wants_out ? EPOLLOUT : 0u);
-  event.data.u32 = static_cast<std::uint32_t>(to.process);
-  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, line.socket.fd(), &event);
+  if (wants_out == ((full_ & bit_of(to.process)) != 0)) return;
+  full_ ^= bit_of(to.process);
+  watch_room(line.socket.fd(), wants_out, to.process);
 }
 
 // The next step of U5.
@@ -477,8 +490,10 @@ bool UcxTransport::hear(UcxPeer& from, std::int64_t now_ns) {
   PeerSink sink(*this, from);
   LineSink line(sink);
   const tcp::Received received = tcp::receive_some(from.line.socket.fd(), from.line.receiver, line);
-  if (received.bytes != 0) from.last_heard_ns = from.last_line_ns = now_ns;
-  bytes_by_lines_.fetch_add(received.bytes, std::memory_order_relaxed);
+  if (received.bytes != 0) {
+    from.last_heard_ns = from.last_line_ns = now_ns;
+    bytes_by_lines_.fetch_add(received.bytes, std::memory_order_relaxed);
+  }
   if (line.leave() != nullptr) {
     from.said_leave = true;
     from.leave_batches = line.leave()->serial;
