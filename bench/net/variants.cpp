@@ -53,7 +53,7 @@ class ShmFabric final : public Fabric {
 class TcpFabric : public Fabric {
  public:
   ~TcpFabric() override {
-    if (memory_ != nullptr) munmap(memory_, bytes_);
+    if (mapped_ != nullptr) munmap(mapped_, bytes_);
   }
 
   static base::Status create(const FabricConfig& config, std::unique_ptr<Fabric>* fabric) {
@@ -65,6 +65,7 @@ class TcpFabric : public Fabric {
     config_.listener = listeners_[static_cast<std::size_t>(self)].release();
     listeners_.clear();
     transport_ = make(std::move(config_));
+    memory_ = memory_of(*transport_, mapped_, bytes_);
     transport_->register_memory(memory_, bytes_, net::kAllRights);
     return *transport_;
   }
@@ -87,7 +88,7 @@ class TcpFabric : public Fabric {
     // Private: each member has its own.
     void* const memory = mmap(nullptr, config.memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return base::system_status(errno, "memory");
-    made->memory_ = static_cast<std::byte*>(memory);
+    made->memory_ = made->mapped_ = static_cast<std::byte*>(memory);
     made->bytes_ = config.memory_bytes;
     *fabric = std::move(made);
     return base::ok_status();
@@ -96,16 +97,19 @@ class TcpFabric : public Fabric {
   virtual std::unique_ptr<net::Transport> make(net::tcp::TcpConfig config) {
     return std::make_unique<net::tcp::TcpTransport>(std::move(config));
   }
+  // What a member registers, instead of what was mapped.
+  virtual std::byte* memory_of(net::Transport&, std::byte* mapped, std::size_t) { return mapped; }
 
  private:
   net::tcp::TcpConfig config_;
   std::vector<net::tcp::Socket> listeners_;
+  std::byte* mapped_ = nullptr;
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::unique_ptr<net::Transport> transport_;
 };
 
-enum class UcxWay { kTcp, kShm };
+enum class UcxWay { kTcp, kShm, kReach };
 
 template <UcxWay kWay>
 class UcxFabric final : public TcpFabric {
@@ -119,11 +123,20 @@ class UcxFabric final : public TcpFabric {
     net::ucx::UcxConfig mine;
     static_cast<net::tcp::TcpConfig&>(mine) = std::move(config);
     mine.transports = kWay == UcxWay::kTcp ? "tcp" : "posix";
+    mine.machine = (std::uint64_t{1} << mine.processes) - 1;
     std::unique_ptr<net::ucx::UcxTransport> made;
     // In the member: UCX is not to be loaded before the fork.
     if (const base::Status status = net::ucx::UcxTransport::create(std::move(mine), &made); !status)
       base::exit_start_failure(status);
     return made;
+  }
+  std::byte* memory_of(net::Transport& net, std::byte* mapped, std::size_t bytes) override {
+    if (kWay != UcxWay::kReach) return mapped;
+    std::byte* const own = static_cast<net::ucx::UcxTransport&>(net).allocate(bytes);
+    if (own == nullptr)
+      base::exit_start_failure(
+          base::error_status(base::Code::kUnavailable, "ucx: UCX reaches no memory by itself here (UCX's posix)"));
+    return own;
   }
 };
 
@@ -171,6 +184,7 @@ constexpr Variant kVariants[] = {
     {"ucx", "UCX's TCP on loopback", UcxFabric<UcxWay::kTcp>::create, true},
     {"ucx/offload", "an executor thread", OffloadFabric::create<UcxFabric<UcxWay::kTcp>, 1>, true},
     {"ucx/shm", "UCX's shared memory", UcxFabric<UcxWay::kShm>::create, true},
+    {"ucx/reach", "UCX's shared memory, without the target", UcxFabric<UcxWay::kReach>::create, true},
 };
 
 }  // namespace

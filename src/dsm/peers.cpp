@@ -65,7 +65,8 @@ Peers::Peers(net::Transport& transport)
     : transport_(transport),
       pages_per_read_((transport.limits().payload_bytes_max) / (gas::kPageBytes + sizeof(Holder))) {
   AYT_CHECK(pages_per_read_ != 0, "messages of {} bytes cannot hold a page", transport.limits().payload_bytes_max);
-  region_ = transport.register_memory(gas::system_view(gas::layout().self), gas::layout().bytes, net::kReadable);
+  region_ = transport.register_memory(gas::system_view(gas::layout().self), gas::layout().bytes,
+                                      net::kReadable | net::kRemapped);
   AYT_CHECK(region_ != net::kNoRegion, "the transport cannot reach the space");
   transport.set_handler(kReadHandler, on_read, this);
   transport.set_handler(kDiffsHandler, on_diffs, this);

@@ -23,6 +23,8 @@ using RegionId = std::uint32_t;
 inline constexpr RegionId kNoRegion = ~RegionId{0};
 
 enum Rights : std::uint8_t { kReadable = 1, kWritable = 2, kAtomic = 4, kAllRights = 7 };
+// Beside them: pages of that memory are mapped anew while it is registered, so no adapter may keep hold of them.
+inline constexpr std::uint8_t kRemapped = 8;
 
 // Memory that its process registered. Users move within a region by changing `offset` only.
 struct RemoteAddress {

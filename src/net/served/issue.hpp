@@ -10,7 +10,8 @@ namespace ayatori::net::served {
 // Publishes the request in `slot`, which is filled in, pushes it by push(queue, header) under the peer's mutex, and sees it
 // on its way or to its end. False: there was no room, nothing happened.
 template <class Push>
-bool ServedTransport::issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push) {
+bool ServedTransport::issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push,
+                            bool counted) {
   header.slot = slot;
   header.serial = requests_.publish(slot);
   thread_state().last_serial = header.serial;
@@ -23,7 +24,7 @@ bool ServedTransport::issue(std::uint32_t slot, Peer& peer, FrameHeader header, 
   // Either the peer's end is seen here, or retire() sees our request.
   const bool gone = is_gone(peer);
   if (pushed && !gone) {
-    count(peer.process, 1, sent_bytes, 0);
+    if (counted) count(peer.process, 1, sent_bytes, 0);
     return true;
   }
   if (!requests_.claim(slot, header.serial)) return true;  // completed already

@@ -72,17 +72,17 @@ std::int64_t ServedTransport::arm_all() {
   return std::min(limit_ns, near_->arm());
 }
 
-// What the wire still moves to a neighbour is behind nothing that goes by memory: its end is waited for (N10). What goes by
-// memory is done when it is issued. A thread that asks again waits for what there was when it asked first, so others that go
+// What the wire still moves to a neighbour is behind nothing that goes by memory: its end is waited for (N10), and so is that
+// of what the wire carries out by itself (D10). What goes by shared memory is done when it is issued. A thread that asks again waits for what there was when it asked first, so others that go
 // on issuing do not keep it waiting.
-bool ServedTransport::fence_neighbours(ProcessId to) {
-  if (near_ == nullptr) return true;
+bool ServedTransport::fence_unqueued(ProcessId to) {
+  if (near_ == nullptr && reached_ == 0) return true;
   ThreadState& thread = thread_state();
   const bool again = thread.fence_of == this && thread.fence_to == to && thread.last_serial < thread.fence_serial;
   const std::uint64_t serial = again ? thread.fence_serial : requests_.next_serial();
   for (const std::unique_ptr<Peer>& each : peers_) {
-    if ((to != kAllProcesses && to != each->process) || !is_neighbour(each->process) ||
-        !requests_.one_sided_waits(each->process, serial))
+    const bool is_queue = !is_neighbour(each->process) && (reached_ >> each->process & 1) == 0;
+    if ((to != kAllProcesses && to != each->process) || is_queue || !requests_.one_sided_waits(each->process, serial))
       continue;
     thread.fence_of = this;
     thread.fence_to = to;
@@ -90,7 +90,7 @@ bool ServedTransport::fence_neighbours(ProcessId to) {
     return false;
   }
   thread.fence_of = nullptr;
-  return near_->try_fence(to);
+  return near_ == nullptr || near_->try_fence(to);
 }
 
 // In retire(), which has set its standing: what it sent before it left is still served.

@@ -17,7 +17,8 @@ namespace ayatori::net::served {
 // --- memory ---
 
 RegionId ServedTransport::register_memory(void* base, std::size_t bytes, std::uint8_t rights) {
-  AYT_CHECK((rights & kAllRights) != 0 && (rights & ~kAllRights) == 0, "rights {}", rights);
+  AYT_CHECK((rights & kAllRights) != 0 && (rights & ~(kAllRights | kRemapped)) == 0, "rights {}", rights);
+  rights &= kAllRights;
   std::lock_guard lock(region_mutex_);
   for (RegionId id = 0; id < kRegionsMax; ++id) {
     Region& region = regions_[id];
@@ -120,6 +121,7 @@ bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader he
   request.is_bulk = !is_short;
   request.awaits_go = awaits_go;
   request.data_apart = false;
+  request.alone = false;
   request.arriving = false;
   request.on_complete = done;
   Walk at_once;  // what leaves with the request
@@ -156,6 +158,12 @@ bool ServedTransport::try_read_async(const ReadParams& params) {
     const Outcome outcome = place(params.source.region, params.source.offset, params.size_bytes, kReadable, &remote);
     return move_at_home(true, outcome, std::move(local), std::move(remote), params.on_complete);
   }
+  if ((reached_ >> params.source_process & 1) != 0) {
+    const auto done = try_alone({Request::Kind::kRead, params.source_process, params.source,
+                                 static_cast<std::byte*>(params.destination.pointer), params.size_bytes, nullptr,
+                                 params.on_complete});
+    if (done) return *done;
+  }
   FrameHeader header;
   header.region = params.source.region;
   header.offset = params.source.offset;
@@ -175,6 +183,12 @@ bool ServedTransport::try_write_async(const WriteParams& params) {
     Walk remote;
     const Outcome outcome = place(to.region, to.offset, params.size_bytes, kWritable, &remote);
     return move_at_home(false, outcome, std::move(local), std::move(remote), params.on_complete);
+  }
+  if ((reached_ >> params.destination_process & 1) != 0) {
+    const auto done =
+        try_alone({Request::Kind::kWrite, params.destination_process, to,
+                   static_cast<std::byte*>(params.source.pointer), params.size_bytes, nullptr, params.on_complete});
+    if (done) return *done;
   }
   FrameHeader header;
   header.region = to.region;
@@ -270,12 +284,18 @@ bool ServedTransport::try_atomic_async(const AtomicParams& params) {
     completion.outcome = apply(params, &completion.value);
     return complete_now(params.on_complete, completion);
   }
+  if ((reached_ >> params.target_process & 1) != 0) {
+    const auto done = try_alone({Request::Kind::kAtomic, params.target_process, params.target, nullptr,
+                                 params.width_bytes, &params, params.on_complete});
+    if (done) return *done;
+  }
   const std::uint32_t slot = requests_.take(thread_state().stripe);
   if (slot == RequestTable::kNone) return false;
   Request& request = requests_[slot];
   request.process.store(params.target_process, std::memory_order_relaxed);  // released by state
   request.kind.store(Request::Kind::kAtomic, std::memory_order_relaxed);
   request.is_bulk = false;
+  request.alone = false;
   request.on_complete = params.on_complete;
   FrameHeader header;
   header.kind = FrameKind::kAtomic;
@@ -310,7 +330,7 @@ bool ServedTransport::try_fence(ProcessId to) {
   // acquire: pairs with the handler's begin (D4)
   if ((to == kAllProcesses || to == self_) && self_messages_.load(std::memory_order_acquire) != 0) return false;
   if (services_.long_messages.under_way()) return false;  // parts of them are still to be pushed
-  if (!fence_neighbours(to)) return false;
+  if (!fence_unqueued(to)) return false;
   for (const std::unique_ptr<Peer>& each : peers_) {
     if (to != kAllProcesses && to != each->process) continue;
     std::lock_guard lock(each->mutex);

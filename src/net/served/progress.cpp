@@ -26,6 +26,8 @@ bool runs_here(const ThreadState& thread) noexcept {
 
 bool ServedTransport::polls() const noexcept { return thread_state().polls == this; }
 
+bool ServedTransport::may_wait() noexcept { return !runs_here(thread_state()) && thread_state().batches == nullptr; }
+
 void ServedTransport::kick(Peer& to) {
   if (to.process == self_) {
     self_news_.store(true, std::memory_order_seq_cst);  // Sleepers Z1

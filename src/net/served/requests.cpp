@@ -47,7 +47,8 @@ Request* RequestTable::find(std::uint32_t slot, std::uint64_t serial, ProcessId 
   Request& request = requests_[slot];
   // acquire: pairs with publish()
   if (request.state.load(std::memory_order_acquire) != serial * 2 + 1) return nullptr;
-  return request.process.load(std::memory_order_relaxed) == process ? &request : nullptr;  // released by state
+  // released by state
+  return request.process.load(std::memory_order_relaxed) == process && !request.alone ? &request : nullptr;
 }
 
 bool RequestTable::one_sided_waits(ProcessId peer, std::uint64_t serial) const noexcept {

@@ -30,6 +30,7 @@ struct Request {
   bool is_bulk = false;
   bool awaits_go = false;
   bool data_apart = false;  // a write's, by Peer::long_queue
+  bool alone = false;       // carried out by the wire itself (transport.hpp D10): no answer of the peer belongs to it
   bool arriving = false;    // a read's: a kData of it has begun and not ended; the polling thread's while it waits
   Callback on_complete;
 };

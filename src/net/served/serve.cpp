@@ -33,7 +33,7 @@ bool PeerSink::on_message(const Frame& frame) {
   const FrameHeader& header = frame.header;
   Message message{peer_.process, frame.body, header.body_bytes, {}};
   if (header.kind == FrameKind::kRpc) message.token = {peer_.process, header.slot, header.serial};
-  net_.count(peer_.process, 0, 0, header.body_bytes);
+  if (!net_.is_wires_own(header.handler)) net_.count(peer_.process, 0, 0, header.body_bytes);
   // release: pairs with try_fence() (D4)
   if (peer_.process == net_.self_) net_.self_messages_.fetch_sub(1, std::memory_order_release);
   ++work_.ran;

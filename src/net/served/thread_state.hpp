@@ -16,7 +16,7 @@ struct ThreadState {
   std::uint64_t batched = 0;      // bit: a peer to which it pushed something since
   unsigned stripe = 0;
 
-  // The fence that it was refused last (ServedTransport::fence_neighbours), and how far its own requests have come since.
+  // The fence that it was refused last (ServedTransport::fence_unqueued), and how far its own requests have come since.
   const void* fence_of = nullptr;
   int fence_to = 0;
   std::uint64_t fence_serial = 0;  // those before it must be over

@@ -22,9 +22,9 @@ ServedTransport::ServedTransport(const ServedConfig& config, const char* name)
       self_(config.self),
       processes_(config.processes),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      requests_(config.requests_max),
       served_(config),
       name_(name),
-      requests_(config.requests_max),
       services_(*this, [](Transport& of, HandlerId id, const Message& message) {
         static_cast<ServedTransport&>(of).deliver(id, message);
       }) {
@@ -44,10 +44,10 @@ ServedTransport::ServedTransport(const ServedConfig& config, const char* name)
 
 ServedTransport::~ServedTransport() = default;
 
-// All answers that a peer can be owed at once (send_queue.hpp Q2), and some heartbeats.
+// All answers that a peer can be owed at once (send_queue.hpp Q2), some heartbeats, and what a wire says about regions.
 std::size_t ServedTransport::reply_bytes_max() const noexcept {
   const std::size_t longest = frame_bytes(std::max(served_.payload_bytes_max, served_.inline_bytes_max));
-  return served_.requests_max * (longest + kHeaderBytes) + 64 * kHeaderBytes;
+  return served_.requests_max * (longest + kHeaderBytes) + (64 + 4 * kRegionsMax) * kHeaderBytes;
 }
 
 Capabilities ServedTransport::capabilities() const noexcept {
@@ -92,6 +92,21 @@ void ServedTransport::set_peer_failure_handler(PeerFailureFunction function, voi
   AYT_CHECK(!started_.load(std::memory_order_relaxed), "peer failure handler set after start");  // N8, one thread
   peer_failure_ = function;
   peer_failure_context_ = context;
+}
+
+// Answers an RPC, or sends a message, of the wire's own: not counted, and there is always room (send_queue.hpp Q2) as long as
+// the peer is told no more than it asks for.
+void ServedTransport::tell(Peer& to, const FrameHeader& header, const void* body, std::size_t bytes) {
+  FrameHeader told = header;
+  told.body_bytes = static_cast<std::uint32_t>(bytes);
+  {
+    std::lock_guard lock(to.mutex);
+    if (!to.open) return;
+    std::byte* const room = to.queue.push_reply(told);
+    if (room == nullptr) return accuse(to, "it asks for more answers than it may");
+    std::memcpy(room, body, bytes);
+  }
+  kick(to);
 }
 
 bool ServedTransport::deliver(HandlerId id, const Message& message) {
@@ -149,20 +164,24 @@ bool ServedTransport::try_rpc_async(const RpcParams& params) {
   request.kind.store(Request::Kind::kRpc, std::memory_order_relaxed);
   request.local = Walk(static_cast<std::byte*>(params.reply.pointer), params.reply_bytes_max);
   request.is_bulk = false;
+  request.alone = false;
   request.on_complete = params.on_complete;
   FrameHeader header;
   header.kind = FrameKind::kRpc;
   header.handler = params.handler;
   header.body_bytes = static_cast<std::uint32_t>(params.size_bytes);
   const bool is_home = params.destination == self_;
-  return issue(slot, peer(params.destination), header, params.size_bytes,
-               [&](SendQueue& queue, const FrameHeader& numbered) {
-                 std::byte* const body = queue.push_request(numbered, false);
-                 if (body == nullptr) return false;
-                 if (params.size_bytes != 0) std::memcpy(body, params.payload, params.size_bytes);
-                 if (is_home) self_messages_.fetch_add(1, std::memory_order_relaxed);  // released by the mutex
-                 return true;
-               });
+  const bool counted = !is_wires_own(params.handler);
+  return issue(
+      slot, peer(params.destination), header, params.size_bytes,
+      [&](SendQueue& queue, const FrameHeader& numbered) {
+        std::byte* const body = queue.push_request(numbered, false);
+        if (body == nullptr) return false;
+        if (params.size_bytes != 0) std::memcpy(body, params.payload, params.size_bytes);
+        if (is_home) self_messages_.fetch_add(1, std::memory_order_relaxed);  // released by the mutex
+        return true;
+      },
+      counted);
 }
 
 void ServedTransport::reply(const ReplyToken& token, const void* payload, std::size_t size_bytes) {

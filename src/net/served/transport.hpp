@@ -32,6 +32,9 @@
 //     which sleepers watch one descriptor more. Only the wire says who is a member: a neighbour is given up when it is
 //     retired. What the memory cannot do goes by the wire: other regions, but for reads that the kernel carries out, and
 //     messages too long for it.
+// D10. Some wires carry out requests of one piece on a peer's memory by themselves (try_alone), which `reached_` names. They
+//     are behind nothing that is queued: as for neighbours, a fence has to be asked for again until what was issued before is
+//     over.
 #pragma once
 
 #include <array>
@@ -41,6 +44,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -61,6 +65,9 @@ class ShmTransport;
 namespace ayatori::net::served {
 
 inline constexpr std::size_t kRegionsMax = 64;
+// Of the wires' own messages, which are not counted.
+inline constexpr HandlerId kWireHandlers = kNetHandlers + 6;
+inline constexpr HandlerId kWireHandlersEnd = kWireHandlers + 3;
 
 class ServedTransport : public ServicedTransport {
  public:
@@ -106,6 +113,7 @@ class ServedTransport : public ServicedTransport {
 
  protected:
   static constexpr std::int64_t kLeaveNs = 1'000'000'000;
+  static constexpr std::uint64_t kRegionBytesMax = std::uint64_t{1} << 47;  // no memory is larger
   static constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
   // `name`: of the wire, begins its lines in the log.
@@ -127,6 +135,18 @@ class ServedTransport : public ServicedTransport {
   // Before a sleep on epoll_: for how long that descriptor is certain to tell of what arrives; 0: something is there.
   virtual std::int64_t arm() { return kForever; }
   virtual void polled() {}  // the poll lock has just been released
+  // D10. A request to another process, which is in the job, when there is room for its completion. What try_* returns, or
+  // nothing: it is to go the usual way. Any thread.
+  struct Alone {
+    Request::Kind kind;
+    ProcessId process;
+    RemoteAddress remote;
+    std::byte* local;     // not of an atomic
+    std::uint64_t bytes;  // or the width of the word
+    const AtomicParams* atomic;
+    const Callback& on_complete;
+  };
+  virtual std::optional<bool> try_alone(const Alone&) { return std::nullopt; }
 
   // --- for the wire ---
 
@@ -136,7 +156,8 @@ class ServedTransport : public ServicedTransport {
   void begin();
   // What a wire's destructor calls first: waits until everything is out, ends the progress thread. False: begin() never was.
   bool end();
-  bool polls() const noexcept;  // whether the calling thread does
+  bool polls() const noexcept;      // whether the calling thread does
+  static bool may_wait() noexcept;  // it runs no handler or completion, and issues no batch
   void accuse(Peer& peer, const char* why) noexcept;
   void watch(int descriptor, std::uint32_t events, ProcessId process);  // by epoll_
   // Of one that is watched for what arrives: for room, too, or no more. Any thread; nothing happens to another one.
@@ -160,6 +181,30 @@ class ServedTransport : public ServicedTransport {
   bool near_rang_ = false;   // the polling thread only: epoll told of the doorbell (D9), which will not ring again
   std::uint64_t dirty_ = 0;  // the polling thread only; bit: a peer to which something was pushed since pump_dirty()
   void pump_dirty();
+  std::uint64_t reached_ = 0;  // D10; bit: process. Constant after begin()
+  RequestTable requests_;
+
+  // --- requests: transport.cpp, issue.hpp ---
+
+  bool in_job(ProcessId process) const noexcept { return process >= 0 && process < processes_; }
+  bool is_gone(const Peer& peer) const noexcept {
+    return peer.standing.load(std::memory_order_seq_cst) != Standing::kMember;  // pairs with retire()
+  }
+  bool is_neighbour(ProcessId process) const noexcept {
+    return in_job(process) && (neighbours_ >> process & 1) != 0 && !is_gone(peer(process));
+  }
+  void kick(Peer& peer);  // something was pushed
+  bool has_room(const Callback& callback) const noexcept;
+  bool complete_now(const Callback& callback, Completion completion);
+  void complete(std::uint32_t slot, Completion completion);  // a request that was claimed
+  void count(ProcessId process, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;
+  static bool is_wires_own(HandlerId handler) noexcept {
+    return handler >= kWireHandlers && handler < kWireHandlersEnd;
+  }
+  template <class Push>
+  bool issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push,
+             bool counted = true);
+  void tell(Peer& to, const FrameHeader& header, const void* body, std::size_t bytes);
 
  private:
   Services& services() noexcept override { return services_; }
@@ -176,7 +221,6 @@ class ServedTransport : public ServicedTransport {
   static constexpr std::size_t kSpareBytesMax = 16 << 20;     // of rooms for the messages to come
   static constexpr std::size_t kSpareRoomsMax = 16;
   static constexpr std::int64_t kSleepSliceNs = 100'000'000;
-  static constexpr std::uint64_t kRegionBytesMax = std::uint64_t{1} << 47;  // no memory is larger
 
   struct Region {
     std::atomic<std::uint32_t> rights{0};  // 0: not registered. release at registration pairs with acquire at use
@@ -197,13 +241,7 @@ class ServedTransport : public ServicedTransport {
     Callback on_complete;
   };
 
-  // transport.cpp, one_sided.cpp
-  bool in_job(ProcessId process) const noexcept { return process >= 0 && process < processes_; }
-
   // neighbours.cpp (D9)
-  bool is_neighbour(ProcessId process) const noexcept {
-    return in_job(process) && (neighbours_ >> process & 1) != 0 && !is_gone(peer(process));
-  }
   bool is_near(ProcessId process,
                RegionId region) const noexcept;  // a region in memory that is shared with its process
   bool takes_near(ProcessId process, std::size_t bytes) const noexcept;  // a message
@@ -215,17 +253,11 @@ class ServedTransport : public ServicedTransport {
     // seq_cst: after the sleeper said so (Sleepers Z1), pairs with serve_neighbours()
     return near_ != nullptr && !near_armed_.load(std::memory_order_seq_cst);
   }
-  bool fence_neighbours(ProcessId to);
+  bool fence_unqueued(ProcessId to);
   void give_up_neighbour(const Peer& peer);
   void deliver_near(HandlerId id, Message message);
 
-  bool is_gone(const Peer& peer) const noexcept {
-    return peer.standing.load(std::memory_order_seq_cst) != Standing::kMember;  // pairs with retire()
-  }
-  bool has_room(const Callback& callback) const noexcept;
-  bool complete_now(const Callback& callback, Completion completion);
-  void complete(std::uint32_t slot, Completion completion);  // a request that was claimed
-  void count(ProcessId process, std::uint64_t messages, std::uint64_t sent, std::uint64_t received) noexcept;
+  // transport.cpp, one_sided.cpp
   // False: nobody set the handler; the sender is accused.
   bool deliver(HandlerId id, const Message& message);
   Outcome find_region(RegionId region, std::uint8_t rights, const Region** found) const noexcept;
@@ -240,11 +272,8 @@ class ServedTransport : public ServicedTransport {
   template <class FillDescriptor>
   bool move(Request::Kind kind, ProcessId process, FrameHeader header, Walk&& local, const Callback& done,
             FillDescriptor&& fill);
-  template <class Push>
-  bool issue(std::uint32_t slot, Peer& peer, FrameHeader header, std::uint64_t sent_bytes, Push&& push);  // issue.hpp
 
   // progress.cpp, life.cpp
-  void kick(Peer& peer);  // something was pushed
   std::size_t drain_self();
   std::size_t end_late_writes();
   std::size_t end_flushes();
@@ -271,7 +300,6 @@ class ServedTransport : public ServicedTransport {
   PeerFailureFunction peer_failure_ = nullptr;
   void* peer_failure_context_ = nullptr;
 
-  RequestTable requests_;
   std::mutex region_mutex_;  // register, unregister
   std::array<Region, kRegionsMax> regions_;
 

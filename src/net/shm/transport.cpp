@@ -141,7 +141,8 @@ ShmTransport::~ShmTransport() {
 // --- addresses ---
 
 RegionId ShmTransport::register_memory(void* base, std::size_t bytes, std::uint8_t rights) {
-  AYT_CHECK((rights & kAllRights) != 0 && (rights & ~kAllRights) == 0, "rights {}", rights);
+  AYT_CHECK((rights & kAllRights) != 0 && (rights & ~(kAllRights | kRemapped)) == 0, "rights {}", rights);
+  rights &= kAllRights;
   if (!world_.is_shared(base, bytes)) return kNoRegion;
   std::lock_guard lock(region_mutex_);
   for (RegionId id = 0; id < kRegionsMax; ++id) {

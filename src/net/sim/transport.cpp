@@ -28,7 +28,8 @@ SimTransport::SimTransport(SimWorld& world, ProcessId self)
 // --- addresses ---
 
 RegionId SimTransport::register_memory(void* base, std::size_t bytes, std::uint8_t rights) {
-  AYT_CHECK((rights & kAllRights) != 0 && (rights & ~kAllRights) == 0, "rights {}", rights);
+  AYT_CHECK((rights & kAllRights) != 0 && (rights & ~(kAllRights | kRemapped)) == 0, "rights {}", rights);
+  rights &= kAllRights;
   const Region region{static_cast<std::byte*>(base), bytes, rights};
   for (RegionId id = 0; id < regions_.size(); ++id) {
     if (regions_[id].rights != 0) continue;

@@ -16,6 +16,8 @@ struct UcxConfig : tcp::TcpConfig {
   std::string transports;
   // Where UCX has nothing but TCP (control.hpp C4); false: long data goes by UCX as well.
   bool long_data_by_line = true;
+  // What UCX is seen to do with peers' memory by itself is left to it (memory.hpp M1); false: it is not tried.
+  bool uses_reach = true;
 };
 
 }  // namespace ayatori::net::ucx

@@ -20,7 +20,7 @@ constexpr std::int64_t kPollNsMax = 100'000'000;
 struct CardHeader {
   std::uint64_t token;
   std::uint32_t address_bytes;
-  std::uint32_t reserved;
+  std::uint32_t reaches;
 };
 static_assert(sizeof(CardHeader) == 16);
 
@@ -28,7 +28,7 @@ static_assert(sizeof(CardHeader) == 16);
 class Exchange {
  public:
   explicit Exchange(const Card& mine) : out_(sizeof(CardHeader) + mine.address.size()) {
-    const CardHeader header{mine.token, static_cast<std::uint32_t>(mine.address.size()), 0};
+    const CardHeader header{mine.token, static_cast<std::uint32_t>(mine.address.size()), mine.reaches ? 1u : 0u};
     std::memcpy(out_.data(), &header, sizeof header);
     std::copy(mine.address.begin(), mine.address.end(), out_.begin() + sizeof header);
   }
@@ -58,6 +58,7 @@ class Exchange {
       if (header.address_bytes == 0 || header.address_bytes > kAddressBytesMax) return "its UCX address has no length";
       has_header_ = true;
       theirs->token = header.token;
+      theirs->reaches = header.reaches == 1;
       in_.resize(header.address_bytes);
       in_bytes_ = 0;
     }

@@ -26,6 +26,7 @@ namespace ayatori::net::ucx {
 struct Card {
   std::uint64_t token = 0;
   std::vector<std::byte> address;  // empty: none came
+  bool reaches = false;            // memory by UCX (transport.hpp U6)
 };
 inline constexpr std::uint32_t kAddressBytesMax = 64 * 1024;
 

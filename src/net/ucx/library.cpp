@@ -77,7 +77,14 @@ base::Status load(Library* library) {
       find(ucp, "ucp_worker_progress", &l.worker_progress) &&
       find(ucp, "ucp_worker_set_am_recv_handler", &l.worker_set_am_recv_handler) &&
       find(ucp, "ucp_ep_create", &l.ep_create) && find(ucp, "ucp_ep_close_nbx", &l.ep_close_nbx) &&
-      find(ucp, "ucp_am_send_nbx", &l.am_send_nbx) && find(ucp, "ucp_request_free", &l.request_free) &&
+      find(ucp, "ucp_am_send_nbx", &l.am_send_nbx) && find(ucp, "ucp_context_query", &l.context_query) &&
+      find(ucp, "ucp_mem_map", &l.mem_map) && find(ucp, "ucp_mem_query", &l.mem_query) &&
+      find(ucp, "ucp_mem_unmap", &l.mem_unmap) && find(ucp, "ucp_rkey_pack", &l.rkey_pack) &&
+      find(ucp, "ucp_rkey_buffer_release", &l.rkey_buffer_release) &&
+      find(ucp, "ucp_ep_rkey_unpack", &l.ep_rkey_unpack) && find(ucp, "ucp_rkey_destroy", &l.rkey_destroy) &&
+      find(ucp, "ucp_put_nbx", &l.put_nbx) && find(ucp, "ucp_get_nbx", &l.get_nbx) &&
+      find(ucp, "ucp_atomic_op_nbx", &l.atomic_op_nbx) && find(ucp, "ucp_ep_flush_nbx", &l.ep_flush_nbx) &&
+      find(ucp, "ucp_request_free", &l.request_free) &&
       find(ucp, "ucs_status_string", &l.status_string);  // of libucs, which libucp needs
   if (!complete)
     return base::error_status(base::Code::kUnavailable, "ucx: UCX is too old on this machine, 1.13 is needed: {}",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of UCX that are used, taken from its library when the first wire is opened: a program that was built with
 // UCX starts without it, and UCX's initialisation sees an environment in which it leaves this process' signals alone. Included
-// by wire.cpp and library.cpp only.
+// by wire.cpp, ucx_memory.hpp and library.cpp only.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -28,6 +28,18 @@ struct Library {
   decltype(&::ucp_ep_create) ep_create;
   decltype(&::ucp_ep_close_nbx) ep_close_nbx;
   decltype(&::ucp_am_send_nbx) am_send_nbx;
+  decltype(&::ucp_context_query) context_query;
+  decltype(&::ucp_mem_map) mem_map;
+  decltype(&::ucp_mem_query) mem_query;
+  decltype(&::ucp_mem_unmap) mem_unmap;
+  decltype(&::ucp_rkey_pack) rkey_pack;
+  decltype(&::ucp_rkey_buffer_release) rkey_buffer_release;
+  decltype(&::ucp_ep_rkey_unpack) ep_rkey_unpack;
+  decltype(&::ucp_rkey_destroy) rkey_destroy;
+  decltype(&::ucp_put_nbx) put_nbx;
+  decltype(&::ucp_get_nbx) get_nbx;
+  decltype(&::ucp_atomic_op_nbx) atomic_op_nbx;
+  decltype(&::ucp_ep_flush_nbx) ep_flush_nbx;
   decltype(&::ucp_request_free) request_free;
   decltype(&::ucs_status_string) status_string;
 };

@@ -3,15 +3,41 @@
 // poll lock: UCX's worker does too.
 #pragma once
 
+#include <array>
+#include <memory>
+#include <vector>
+
 #include "net/served/peer.hpp"
+#include "net/served/transport.hpp"
 #include "net/ucx/control.hpp"
 #include "net/ucx/inbox.hpp"
+#include "net/ucx/memory.hpp"
 
 namespace ayatori::net::ucx {
 
+struct KeyAsk;
+
+// What processes tell each other about a region of the sender, or (kAskHandler) of the receiver.
+struct RegionWord {
+  RegionId region;
+  std::uint32_t round;  // of its unregistering; of an answer to that word
+};
+
+// What this process knows of a region of another (transport.hpp U6).
+struct KnownRegion {
+  enum class State : std::uint8_t { kUnknown, kAsked, kServed, kReached };  // kServed: UCX does not reach it
+  State state = State::kUnknown;
+  std::uint8_t atomics = 0;  // Reach::atomics
+  std::uint32_t rights = 0;
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
+  void* key = nullptr;
+  std::unique_ptr<KeyAsk> ask;
+};
+
 struct UcxPeer final : served::Peer {
-  UcxPeer(ProcessId number, const served::FrameLimits& limits, std::size_t request_bytes, std::size_t reply_bytes)
-      : Peer(number, limits, request_bytes, reply_bytes, kSegmentBytes), line(limits), inbox(limits) {}
+  UcxPeer(ProcessId number, const served::FrameLimits& limits, std::size_t request_bytes, std::size_t reply_bytes);
+  ~UcxPeer() override;
   static constexpr std::uint32_t kSegmentBytes = 256 * 1024;  // of bulk data in one batch
 
   Line line;
@@ -33,6 +59,16 @@ struct UcxPeer final : served::Peer {
   std::uint64_t leave_batches = 0;
   std::int64_t leave_ns = 0;  // when, or when the last batch came
   bool hung_up = false;       // after that
+
+  // U6. Guarded by the mutex: what is known, and what waits to be started.
+  std::array<KnownRegion, served::kRegionsMax> regions;
+  MemoryOp* first_op = nullptr;
+  MemoryOp* last_op = nullptr;
+  std::vector<void*> old_keys;  // of regions that are no more
+
+  std::uint32_t ops_under_way = 0;
+  bool broken_off = false;
+  std::int64_t let_go_ns = 0;  // when that began
 };
 
 }  // namespace ayatori::net::ucx

@@ -134,6 +134,26 @@ std::vector<tcp::SocketAddress> addresses_for_tcp_alone(const UcxConfig& config)
   return addresses;
 }
 
+bool may_use_tcp(const UcxConfig& config) {
+  const std::vector<std::string> devices = names_in(config.devices), transports = names_in(config.transports);
+  const bool by_name = std::all_of(transports.begin(), transports.end(), [](const std::string& name) {
+    return !name.empty() && name != "tcp" && name != "all" && name != "sockcm" && name[0] != '^';
+  });
+  if (!config.transports.empty() && by_name) return false;
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const std::string& device) { return ::if_nametoindex(device.c_str()) != 0; });
+}
+
+// Over which a trial within this machine may have gone.
+bool may_use_memory(const UcxConfig& config) {
+  constexpr std::array kAdapters{"rc",      "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc",   "dc_x",
+                                 "dc_mlx5", "ud",   "ud_v", "ud_x",     "ib",      "ugni", "self"};
+  const std::vector<std::string> transports = names_in(config.transports);
+  return !config.transports.empty() && !std::all_of(transports.begin(), transports.end(), [&](const std::string& name) {
+    return std::find(kAdapters.begin(), kAdapters.end(), name) != kAdapters.end();
+  });
+}
+
 bool goes_by(const std::vector<tcp::SocketAddress>& addresses, int connection) {
   tcp::SocketAddress own;
   own.bytes = sizeof own.storage;
@@ -157,7 +177,8 @@ base::Status UcxTransport::create(UcxConfig config, std::unique_ptr<UcxTransport
   config.transports = given_or(config.transports, "UCX_TLS", "");
   if (base::Status status = check_devices(config.devices); !status) return status;
   std::unique_ptr<Wire> wire;
-  if (base::Status status = Wire::open({config.processes, config.devices, config.transports}, &wire); !status)
+  const bool tries = config.uses_reach && !may_use_tcp(config);  // U4
+  if (base::Status status = Wire::open({config.processes, config.devices, config.transports, tries}, &wire); !status)
     return status;
   config.listener = listener.release();
   transport->reset(new UcxTransport(std::move(config), std::move(wire)));
@@ -168,6 +189,7 @@ UcxTransport::UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire)
     : ServedTransport(config, "ucx"), config_(std::move(config)), wire_(std::move(wire)), entrance_(config_) {
   for (ProcessId p = 0; p < processes_; ++p)
     peers_.push_back(std::make_unique<UcxPeer>(p, limits_, config_.send_queue_bytes, reply_bytes_max()));
+  set_key_handlers();
 }
 
 // --- start and end ---
@@ -179,7 +201,7 @@ void UcxTransport::start() {
     UcxPeer& other = wire(*each);
     randombytes_buf(&other.token, sizeof other.token);
     const auto address = wire_->address();
-    mine[static_cast<std::size_t>(other.process)] = {other.token, {address.begin(), address.end()}};
+    mine[static_cast<std::size_t>(other.process)] = {other.token, {address.begin(), address.end()}, exposes_};
   }
   std::vector<tcp::SocketAddress> data_addresses;  // of lines that carry data: control.hpp C4
   if (config_.long_data_by_line) data_addresses = addresses_for_tcp_alone(config_);
@@ -192,6 +214,8 @@ void UcxTransport::start() {
     watch(sockets[p].fd(), EPOLLIN, other.process);
     other.last_line_ns = base::real_now_ns();
     std::lock_guard lock(other.mutex);
+    if (exposes_ && other.card.reaches && (!may_use_memory(config_) || on_this_machine(other.process)))
+      reached_ |= bit_of(other.process);
     if (goes_by(data_addresses, sockets[p].fd())) other.long_queue = &other.line.queue;
     other.line.socket = std::move(sockets[p]);
     other.open = true;
@@ -202,6 +226,7 @@ void UcxTransport::start() {
 
 UcxTransport::~UcxTransport() {
   if (end()) leave();  // D7
+  forget_keys();
 }
 
 // Sends what is still to be sent, says goodbye, and stays until the peers have all of it and hung up, or leave too. Nobody
@@ -225,7 +250,9 @@ void UcxTransport::leave() {
       Line& line = to.line;
       if (!line.socket) continue;
       send_batches(to);
-      if ((said & bit_of(to.process)) == 0 && (to.deaf || (!to.sending && to.queue.idle())) && line.queue.idle()) {
+      send_ops(to);
+      if ((said & bit_of(to.process)) == 0 && (to.deaf || (!to.sending && to.queue.idle())) && !has_ops(to) &&
+          line.queue.idle()) {
         goodbye.serial = to.batches;
         line.queue.push_reply(goodbye);
         said |= bit_of(to.process);
@@ -256,6 +283,7 @@ void UcxTransport::sever() noexcept {
 bool UcxTransport::try_close(Peer& whom) {
   UcxPeer& it = wire(whom);
   it.deaf = true;
+  if (!let_go(it)) return false;
   greeting_ &= ~bit_of(it.process);
   it.inbox.clear();
   if (it.line.socket) ::epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, it.line.socket.fd(), nullptr);  // a fork may hold it
@@ -288,6 +316,7 @@ void UcxTransport::heartbeat(Peer& to, std::int64_t now_ns, bool was_away) {
 void UcxTransport::pump(Peer& to) {
   if (polls()) {
     send_batches(wire(to));
+    send_ops(wire(to));
     return send_line(wire(to));
   }
   posted_.fetch_or(bit_of(to.process), std::memory_order_seq_cst);  // before the look at the lock: U1
@@ -303,10 +332,13 @@ void UcxTransport::send_posted() {
     const std::uint64_t to = dirty_;
     pump_dirty();
     bool under_way = greeting_ != 0;
-    for (std::uint64_t left = to; left != 0; left &= left - 1) under_way |= wire(peer(std::countr_zero(left))).sending;
+    for (std::uint64_t left = to; left != 0; left &= left - 1) {
+      const UcxPeer& each = wire(peer(std::countr_zero(left)));
+      under_way |= each.sending || each.ops_under_way != 0;
+    }
     served::thread_state().polls = before;
     poll_lock_.unlock();
-    if (!under_way) continue;
+    if (!under_way && !ended_waits_.load(std::memory_order_relaxed)) continue;
     armed_.store(true, std::memory_order_relaxed);  // whoever is woken arms: U2
     ring_all();
   }
@@ -451,6 +483,7 @@ void UcxTransport::after_progress() {
     UcxPeer& whom = wire(peer(std::countr_zero(broken)));
     give_up(whom, wire_->trouble(whom.process));
   }
+  work_.ran += end_ops();
   dirty_ |= greeting_;
   pump_dirty();
 }
@@ -527,7 +560,7 @@ void UcxTransport::look_at_leave(UcxPeer& from, std::int64_t now_ns) {
 std::int64_t UcxTransport::arm() {
   if (processes_ == 1) return kForever;
   if (!poll_lock_.try_lock()) return kNapNs;  // who has it may not sleep afterwards
-  const bool armed = wire_->arm();
+  const bool armed = !ended_waits_.load(std::memory_order_relaxed) && wire_->arm();
   if (!armed) armed_.store(false, std::memory_order_relaxed);  // the caller polls next
   busy_ = armed ? 0 : busy_ + 1;
   const bool nap = busy_ > kBusyMax;

@@ -10,15 +10,25 @@
 //     end UCX may only see when it is polled, `armed_` goes down, and the next poll wakes all who sleep: they arm anew.
 // U3. UCX's endpoints are made by the first greeting of a peer (U5); its errors accuse the peer. A peer that is failed for
 //     another reason keeps its endpoint (wire.hpp L5): nothing more is sent to it, what it sends is dropped.
-// U4. What UCX could do one-sidedly (RDMA, memory of the same machine) is not used: it would have to be shown by a probe at
-//     start that it needs no help from the target and that a dead origin harms nobody; capabilities() is where it would show.
+// U4. Requests of one piece, and atomics, go by UCX itself where a trial at start has shown, in both processes, that it needs
+//     no help of the target (memory.hpp M1), and the region's process has a key for it (U6); all others are served. It is not
+//     tried where UCX may choose TCP, whose software would serve strangers, too. What was shown over UCX's shared memory
+//     holds within this machine.
 // U5. Before batches two processes greet each other, whoever has something to send or was greeted. Who has done both sends the
 //     first batch, an empty one, if its number is the lower; the other sends none before that is here. So the two UCX agree
 //     upon the endpoints over a connection that stands, and in one direction (wire.hpp L7).
+// U6. Keys (reach.cpp): a process asks for a region's with its first request there, which is served; bounds and rights, which come
+//     with the key, are checked here from then on. unregister_memory() tells who asked, and waits until they have forgotten
+//     the key, kForgetNs at most and not in handlers and batches: then who hears of a new region by that number from a
+//     third may not use the old key any more. To a peer that is failed the connection is broken off before requests to it end
+//     (M3): over adapters it cannot reach this process any more then; over UCX's shared memory, if it lives, it can.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "net/served/transport.hpp"
@@ -46,14 +56,26 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   // Bytes that lines brought since the start, their own frames among them (control.hpp C4). Any thread.
   std::uint64_t bytes_by_lines() const noexcept { return bytes_by_lines_.load(std::memory_order_relaxed); }
 
+  RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights) override;
+  void unregister_memory(RegionId region) override;
+
+  // What UCX was seen to reach by itself (memory.hpp M1), and how many requests went so. Any thread.
+  const Reaches& reaches() const noexcept { return wire_->reaches(); }
+  std::uint64_t requests_by_ucx() const noexcept { return requests_by_ucx_.load(std::memory_order_relaxed); }
+  // Memory that UCX has allocated: over its shared memory it reaches no other. Zeroed, lives as long as the transport;
+  // nullptr: there is none. Any thread.
+  std::byte* allocate(std::size_t bytes) { return wire_->allocate(bytes); }
+
  private:
   static constexpr int kTurnsPerPoll = 8;
   static constexpr int kBatchesPerSend = 16;
   static constexpr int kBusyMax = 3;  // in a row, then UCX says so for nothing (it has something to send and no room)
   static constexpr std::int64_t kNapNs = 200'000;
   static constexpr std::int64_t kControlIntervalNs = 100'000;
-  static constexpr std::int64_t kDataIntervalNs = 20'000;        // while a line has no room for what waits
-  static constexpr int kMissesMax = 100;                         // looks at a line that is to bring data, in a row
+  static constexpr std::int64_t kDataIntervalNs = 20'000;  // while a line has no room for what waits
+  static constexpr int kMissesMax = 100;                   // looks at a line that is to bring data, in a row
+  static constexpr std::int64_t kForgetNs = 1'000'000'000;
+  static constexpr std::int64_t kLetGoNs = 1'000'000'000;
   static constexpr std::int64_t kLateBatchesNs = 1'000'000'000;  // between two, behind a leave
 
   UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire);
@@ -78,8 +100,42 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   void look_at_leave(UcxPeer& from, std::int64_t now_ns);
   void leave();
 
+  // reach.cpp (U6)
+  struct Exposed {  // a region of this process
+    enum class State : std::uint8_t { kNone, kServed, kReached };
+    State state = State::kNone;
+    std::uint8_t atomics = 0;
+    std::uint8_t rights = 0;
+    std::uint64_t base = 0;
+    std::uint64_t bytes = 0;
+    std::vector<std::byte> key;
+    std::uint64_t told = 0;        // bit: peer that has asked
+    std::uint32_t round = 0;       // of its unregistering
+    std::uint64_t forgetting = 0;  // bit: peer that has not said yet that it forgot
+  };
+  friend struct KeyAsk;
+  std::optional<bool> try_alone(const Alone& request) override;
+  void set_key_handlers();
+  void ask_key(UcxPeer& of, RegionId region);
+  void learn_key(UcxPeer& of, RegionId region, Completion completion);
+  void send_ops(UcxPeer& to);
+  std::size_t end_ops();  // completions that ran
+  bool let_go(UcxPeer& of);
+  void drop_old_keys(UcxPeer& of);
+  void drop_keys(UcxPeer& of);
+  void forget_keys();
+  void conceal(RegionId region);
+  void tell_region(HandlerId handler, UcxPeer& to, const RegionWord& word);
+  void on_ask(const Message& message);
+  void on_forget(const Message& message);
+  void on_forgotten(const Message& message);
+  bool has_ops(UcxPeer& to);
+  static bool moves_words(const Alone& request, std::uint64_t base) noexcept;
+  UcxPeer* teller(const Message& message, RegionWord* word);
+
   // Constant after start().
   UcxConfig config_;
+  std::vector<std::unique_ptr<MemoryOp>> ops_;  // by slot of the request; UCX may hold them until the wire ends
   std::unique_ptr<Wire> wire_;
   tcp::Entrance entrance_;
 
@@ -91,6 +147,12 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   bool leaving_ = false;
   std::uint64_t full_ = 0;      // bit: a peer whose line has no room
   std::uint64_t greeting_ = 0;  // bit: peer; its greeting found no room yet: U5
+
+  bool exposes_ = false;  // constant
+  std::mutex exposed_mutex_;
+  std::array<Exposed, served::kRegionsMax> exposed_;  // Guarded by exposed_mutex_.
+  std::atomic<bool> ended_waits_{false};              // operations that are over wait for a poll
+  std::atomic<std::uint64_t> requests_by_ucx_{0};     // only a number
 
   std::atomic<std::uint64_t> bytes_by_lines_{0};  // only a number
   std::atomic<std::uint64_t> posted_{0};          // U1; bit: peer

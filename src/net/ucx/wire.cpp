@@ -9,12 +9,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
 #include "net/served/send_queue.hpp"
 #include "net/ucx/library.hpp"
+#include "net/ucx/ucx_memory.hpp"
 
 namespace ayatori::net::ucx {
 namespace {
@@ -68,7 +70,8 @@ struct End {
 
 class UcxWire final : public Wire {
  public:
-  explicit UcxWire(const Library& ucx, int processes) : ucx_(ucx), ends_(static_cast<std::size_t>(processes)) {
+  explicit UcxWire(const Library& ucx, int processes)
+      : ucx_(ucx), ends_(static_cast<std::size_t>(processes)), memory_(std::make_unique<UcxMemory>(ucx)) {
     for (std::size_t p = 0; p < ends_.size(); ++p) {
       ends_[p].process = static_cast<ProcessId>(p);
       ends_[p].sent = &sent_;
@@ -84,26 +87,16 @@ class UcxWire final : public Wire {
       if (address_ != nullptr) ucx_.worker_release_address(worker_, address_);
       ucx_.worker_destroy(worker_);
     }
-    if (context_ != nullptr) ucx_.cleanup(context_);
+    close_context();
   }
 
   base::Status create(const WireConfig& config) {
-    ucp_config_t* settings = nullptr;
-    ucs_status_t status = ucx_.config_read(nullptr, nullptr, &settings);
-    if (status != UCS_OK) return failed("its configuration", status);
-    status = configure(settings, config);
-    if (status != UCS_OK) {
-      ucx_.config_release(settings);
-      return failed("its configuration", status);
+    if (config.tries_memory && open_context(config, true).ok() && !memory_->try_reach(context_)) close_context();
+    if (context_ == nullptr) {  // for whoever reaches UCX may use its software for memory
+      base::Status opened = open_context(config, false);
+      if (!opened.ok()) return opened;
     }
-    ucp_params_t params{};
-    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-    params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-    params.estimated_num_eps = ends_.size();
-    status = ucx_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, settings, &context_);
-    ucx_.config_release(settings);
-    if (status != UCS_OK) return failed(config, status);
-
+    ucs_status_t status = UCS_OK;
     ucp_worker_params_t worker{};
     worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
     worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // L1
@@ -127,6 +120,38 @@ class UcxWire final : public Wire {
     handler.arg = this;
     status = ucx_.worker_set_am_recv_handler(worker_, &handler);
     return status == UCS_OK ? base::ok_status() : failed("active messages", status);
+  }
+
+  base::Status open_context(const WireConfig& config, bool with_memory) {
+    ucp_config_t* settings = nullptr;
+    ucs_status_t status = ucx_.config_read(nullptr, nullptr, &settings);
+    if (status != UCS_OK) return failed("its configuration", status);
+    status = configure(settings, config, with_memory);
+    if (status != UCS_OK) {
+      ucx_.config_release(settings);
+      return failed("its configuration", status);
+    }
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+    params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    params.estimated_num_eps = ends_.size();
+    if (with_memory) {
+      params.field_mask |= UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+      params.features |= UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64;
+      params.mt_workers_shared = 1;  // memory is exposed by any thread
+    }
+    status = ucx_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, settings, &context_);
+    ucx_.config_release(settings);
+    if (status == UCS_OK) return base::ok_status();
+    context_ = nullptr;
+    return failed(config, status);
+  }
+
+  void close_context() {
+    const bool hangs = memory_->context_hangs();
+    memory_ = std::make_unique<UcxMemory>(ucx_);
+    if (context_ != nullptr && !hangs) ucx_.cleanup(context_);
+    context_ = nullptr;
   }
 
   std::span<const std::byte> address() const noexcept override {
@@ -209,6 +234,25 @@ class UcxWire final : public Wire {
   std::uint64_t take_broken() noexcept override { return std::exchange(broken_, 0); }
   const char* trouble(ProcessId peer) const noexcept override { return ends_[static_cast<std::size_t>(peer)].trouble; }
 
+  const Reaches& reaches() const noexcept override { return memory_->reaches(); }
+  std::byte* allocate(std::size_t bytes) override { return memory_->allocate(bytes); }
+  std::size_t expose(RegionId region, void* base, std::size_t bytes, std::span<std::byte> key, Reach* reach) override {
+    return memory_->expose(region, base, bytes, key, reach);
+  }
+  void conceal(RegionId region) override { memory_->conceal(region); }
+  void* learn(ProcessId of, const std::byte* key) override {
+    const End& end = end_of(of);
+    return end.ep == nullptr || end.is_broken ? nullptr : memory_->learn(end.ep, key);
+  }
+  void drop(void* key) override { memory_->drop(key); }
+  void operate(ProcessId on, MemoryOp* first) override {
+    const End& end = end_of(on);
+    memory_->start(end.is_broken ? nullptr : end.ep, first);
+  }
+  bool has_ended() const noexcept override { return memory_->has_ended(); }
+  MemoryOp* take_ended() noexcept override { return memory_->take_ended(); }
+  void break_off(ProcessId peer) override { close(end_of(peer)); }
+
  private:
   End& end_of(ProcessId process) noexcept { return ends_[static_cast<std::size_t>(process)]; }
 
@@ -243,11 +287,20 @@ class UcxWire final : public Wire {
     ucx_.ep_close_nbx(std::exchange(end.ep, nullptr), &params);
   }
 
-  ucs_status_t configure(ucp_config_t* settings, const WireConfig& config) const {
+  ucs_status_t configure(ucp_config_t* settings, const WireConfig& config, bool with_memory) const {
     ucs_status_t status = ucx_.config_modify(settings, "NET_DEVICES", config.devices.c_str());
     if (status == UCS_OK && !config.transports.empty())
       status = ucx_.config_modify(settings, "TLS", config.transports.c_str());
     if (status == UCS_OK) status = ucx_.config_modify(settings, "ZCOPY_THRESH", "inf");  // L5
+    if (status == UCS_OK && with_memory) {
+      status = ucx_.config_modify(settings, "ATOMIC_MODE", "cpu");  // memory.hpp M2
+      // By default adapters may let a flush overtake what is still on its way to memory.
+      for (const char* name : {"PCI_RELAXED_ORDERING", "IB_PCI_RELAXED_ORDERING"})
+        ucx_.config_modify(settings, name, "n");
+      // 1.13's second protocols abort where an atomic is under way on an endpoint that is closed.
+      if (std::string_view(ucx_.get_version_string()).starts_with("1.13"))
+        ucx_.config_modify(settings, "PROTO_ENABLE", "n");
+    }
     // What a version does not know it need not be told. Without the first, UCX uses no shared memory on connections whose
     // failure it is to report, and rightly so (L6): whoever wants it names it.
     if (!config.transports.empty()) ucx_.config_modify(settings, "MM_ERROR_HANDLING", "y");
@@ -290,6 +343,7 @@ class UcxWire final : public Wire {
 
   const Library& ucx_;
   std::vector<End> ends_;
+  std::unique_ptr<UcxMemory> memory_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   ucp_address_t* address_ = nullptr;

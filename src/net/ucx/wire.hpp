@@ -10,7 +10,7 @@
 //     process' memory, and no request has to be taken back from UCX before its memory is given back.
 // L5. UCX 1.13 corrupts its memory when a TCP endpoint whose peer still lives is closed by force, and aborts when one fails
 //     while data is sent without a copy (docs/design/ucx-transport.md). So endpoints are closed only after UCX has reported
-//     them broken, others end with the wire; and everything is sent eagerly, by copy or (UCX's short protocol, to the socket
+//     them broken, or (break_off) where no TCP is, others end with the wire; and everything is sent eagerly, by copy or (UCX's short protocol, to the socket
 //     straight from where it lies) at once.
 // L6. Over UCX's shared memory a process that is killed in the midst of posting a message blocks its receiver's queue for
 //     everybody. It is used only where WireConfig::transports names it.
@@ -19,6 +19,8 @@
 //     message over an endpoint is a greeting, of which UCX keeps nothing: once it went, the connection stands, and a reply
 //     would not wait. Only a process that has both greeted and been greeted sends a first batch, and only one of the two (U5
 //     of transport.hpp): thus the reply is the only one and finds room.
+// L8. What UCX does with peers' memory by itself is told by reaches() (memory.hpp), if the wire was to try it. Only then it is
+//     used, and L4 does not hold for what is used so: M3 does.
 #pragma once
 
 #include <sys/uio.h>
@@ -31,13 +33,15 @@
 
 #include <ayatori/net/types.hpp>
 #include "base/status.hpp"
+#include "net/ucx/memory.hpp"
 
 namespace ayatori::net::ucx {
 
 struct WireConfig {
   int processes = 1;
-  std::string devices;     // one at least
-  std::string transports;  // empty: UCX's choice
+  std::string devices;        // one at least
+  std::string transports;     // empty: UCX's choice
+  bool tries_memory = false;  // L8
 };
 
 // A batch as it arrives: the stream of its parts, cut where one of them went from where it lay.
@@ -76,6 +80,23 @@ class Wire {
   virtual std::uint64_t take_sent() noexcept = 0;
   virtual std::uint64_t take_broken() noexcept = 0;
   virtual const char* trouble(ProcessId peer) const noexcept = 0;  // in words
+
+  // --- memory (L8) ---
+  virtual const Reaches& reaches() const noexcept = 0;
+  // Any thread, and so the next two. Zeroed, the wire's; nullptr: there is none.
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+  // The length of the region's key; 0: UCX does not reach that memory.
+  virtual std::size_t expose(RegionId region, void* base, std::size_t bytes, std::span<std::byte> key,
+                             Reach* reach) = 0;
+  virtual void conceal(RegionId region) = 0;
+  // Of a connected peer; kKeyRoomBytes. nullptr: no key. drop() it before the wire ends.
+  virtual void* learn(ProcessId of, const std::byte* key) = 0;
+  virtual void drop(void* key) = 0;
+  virtual void operate(ProcessId on, MemoryOp* first) = 0;  // a list; each ends by take_ended(), perhaps at once
+  virtual bool has_ended() const noexcept = 0;
+  virtual MemoryOp* take_ended() noexcept = 0;  // a list
+  // Ends what is under way on its memory, and its connection, which is not to be used again.
+  virtual void break_off(ProcessId peer) = 0;
 };
 
 }  // namespace ayatori::net::ucx

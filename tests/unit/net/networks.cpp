@@ -31,13 +31,14 @@ std::vector<Network> rows() {
 const std::vector<Network>& networks() {
   static const std::vector<Network> all =
       rows<ShmForks, ShmThreads, TcpForks, TcpThreads, ServedHosts<TcpWire>, ServedHosts<UcxTcp>, UcxTcp::Forks,
-           UcxTcp::Threads, UcxShm::Forks, UcxShm::Threads, MixedForks<TcpWire>, MixedThreads<TcpWire>,
-           MixedForks<UcxTcp>, Sim, Offloaded<ShmForks, kOffload, 1>, Offloaded<ShmForks, kWorker, 2>,
-           Offloaded<ShmThreads, kOffload, 2>, Offloaded<ShmThreads, kWorker, 1>, Offloaded<Sim, kWorker, 1>,
-           Offloaded<Sim, kWorker, 2>, Offloaded<TcpForks, kOffload, 1>, Offloaded<TcpForks, kWorker, 2>,
-           Offloaded<TcpThreads, kOffload, 2>, Offloaded<UcxTcp::Forks, kOffload, 1>,
+           UcxTcp::Threads, UcxShm::Forks, UcxShm::Threads, UcxReach::Forks, UcxReach::Threads, MixedForks<TcpWire>,
+           MixedThreads<TcpWire>, MixedForks<UcxTcp>, Sim, Offloaded<ShmForks, kOffload, 1>,
+           Offloaded<ShmForks, kWorker, 2>, Offloaded<ShmThreads, kOffload, 2>, Offloaded<ShmThreads, kWorker, 1>,
+           Offloaded<Sim, kWorker, 1>, Offloaded<Sim, kWorker, 2>, Offloaded<TcpForks, kOffload, 1>,
+           Offloaded<TcpForks, kWorker, 2>, Offloaded<TcpThreads, kOffload, 2>, Offloaded<UcxTcp::Forks, kOffload, 1>,
            Offloaded<MixedForks<TcpWire>, kOffload, 1>, Offloaded<MixedForks<UcxTcp>, kWorker, 2>,
-           Offloaded<MixedThreads<TcpWire>, kWorker, 2>, Offloaded<UcxShm::Forks, kWorker, 1>>();
+           Offloaded<MixedThreads<TcpWire>, kWorker, 2>, Offloaded<UcxShm::Forks, kWorker, 1>,
+           Offloaded<UcxReach::Forks, kOffload, 2>>();
   return all;
 }
 

@@ -60,9 +60,11 @@ template <class Wire>
 void run_member(tcp::TcpConfig config, int threads, const std::function<void()>& die, const Prepare& prepare,
                 const Body& body, std::byte* shared = nullptr) {
   std::vector<std::uint64_t> own(kMemoryBytes / 8);
-  std::byte* const memory = shared != nullptr ? shared : reinterpret_cast<std::byte*>(own.data());
   const auto made = Wire::make(std::move(config));
   ASSERT_NE(made, nullptr);
+  std::byte* memory = shared != nullptr ? shared : reinterpret_cast<std::byte*>(own.data());
+  if constexpr (requires { Wire::allocate(*made, kMemoryBytes); }) memory = Wire::allocate(*made, kMemoryBytes);
+  ASSERT_NE(memory, nullptr);
   Transport& net = *made;
   const auto end = [&made, &die] {
     Wire::before_death(*made);

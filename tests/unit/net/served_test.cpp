@@ -27,7 +27,7 @@ class Served : public ::testing::Test {
     if (const char* why = Wire::missing()) GTEST_SKIP() << why;
   }
 };
-using Wires = ::testing::Types<TcpWire, UcxTcp, UcxTcpOnly, UcxShm>;
+using Wires = ::testing::Types<TcpWire, UcxTcp, UcxTcpOnly, UcxShm, UcxReach>;
 class WireNames {
  public:
   template <class Wire>

@@ -77,4 +77,21 @@ using UcxTcp = UcxWireOf<UcxWay::kTcp>;
 using UcxTcpOnly = UcxWireOf<UcxWay::kTcp, false>;
 using UcxShm = UcxWireOf<UcxWay::kShm>;
 
+// UCX's shared memory, and the members' in what UCX has allocated: it reaches that by itself (net/ucx/memory.hpp), as it would an
+// adapter's with RDMA.
+struct UcxReach : UcxShm {
+  static constexpr const char* kName = "UcxReach";
+  using Forks = ServedForks<UcxReach>;
+  using Threads = ServedThreads<UcxReach>;
+  static std::unique_ptr<ucx::UcxTransport> make(tcp::TcpConfig config) {
+    config.machine = (std::uint64_t{1} << config.processes) - 1;
+    return UcxShm::make(std::move(config));
+  }
+  static std::byte* allocate(ucx::UcxTransport& net, std::size_t bytes) {
+    EXPECT_TRUE(net.reaches().allocated.moves);
+    EXPECT_NE(net.reaches().allocated.atomics, 0);
+    return net.allocate(bytes);
+  }
+};
+
 }  // namespace ayatori::net::testing
