@@ -115,7 +115,8 @@ class Transport {
   // Ids count from 0 in order of registration, so that processes which register alike know each other's ids. Peers
   // see it once they learn of it (message, barrier).
   virtual RegionId register_memory(void* base, std::size_t bytes, std::uint8_t rights = kAllRights) = 0;
-  virtual void unregister_memory(RegionId region) = 0;  // no request to it is under way
+  // No request to it is under way. May make progress, as wait() does, until peers have forgotten what they knew of it.
+  virtual void unregister_memory(RegionId region) = 0;
   // The memory itself, when [address, address + bytes) is mapped here and coherent; else nullptr (no counters move).
   virtual void* direct_pointer(const RemoteAddress& address, std::size_t bytes) noexcept = 0;
 

@@ -191,7 +191,7 @@ bool ServedTransport::flush_is_due() const {
 bool ServedTransport::work_waits() const {
   // seq_cst: after the sleeper said so (Sleepers Z1), pairs with kick(), batch_ended() and accuse()
   return self_news_.load(std::memory_order_seq_cst) || late_acks_.load(std::memory_order_seq_cst) ||
-         accusations_.load(std::memory_order_seq_cst) || flush_is_due();
+         accusations_.load(std::memory_order_seq_cst) || wire_news_.load(std::memory_order_seq_cst) || flush_is_due();
 }
 
 void ServedTransport::sleep(bool (*until)(void*), void* data, std::int64_t limit_ns) {

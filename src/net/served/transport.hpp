@@ -169,6 +169,8 @@ class ServedTransport : public ServicedTransport {
 
   // For wires with a way of their own for long data (Peer::long_queue): bit: a peer from which some is about to come. A hint.
   std::atomic<std::uint64_t> long_data_awaited_{0};
+  // Something of the wire waits for a poll, of which its descriptor does not tell. Before its ring_all().
+  std::atomic<bool> wire_news_{false};
   void await_long_data(const Peer& from) noexcept;
 
   // Constant after begin().

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of peers that UCX reaches by itself (transport.hpp U4, U6): keys, and requests that need no serving.
-#include <sys/socket.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <bit>
@@ -46,8 +46,8 @@ constexpr ProcessId kNobody = -1;  // of an operation: it is nobody's any more
 
 // Beside the connection, on which nothing may have been read yet.
 bool has_hung_up(const UcxPeer& peer) {
-  char byte = 0;
-  return !peer.line.socket || ::recv(peer.line.socket.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  pollfd line{peer.line.socket.fd(), POLLRDHUP, 0};
+  return !peer.line.socket || ::poll(&line, 1, 0) != 0;
 }
 
 }  // namespace
@@ -78,6 +78,7 @@ void UcxTransport::set_key_handlers() {
              config_.payload_bytes_max >= sizeof(KeyAnswer) + kKeyBytesMax;
   if (!exposes_) return;
   for (std::uint32_t slot = 0; slot < requests_.slots(); ++slot) ops_.push_back(std::make_unique<MemoryOp>());
+  op_of_.assign(requests_.slots(), kNobody);
   set_handler(
       kAskHandler, [](void* self, const Message& message) { static_cast<UcxTransport*>(self)->on_ask(message); }, this);
   set_handler(
@@ -353,9 +354,12 @@ void UcxTransport::send_ops(UcxPeer& to) {
     to.last_op = nullptr;
   }
   if (first == nullptr) return;
-  for (const MemoryOp* each = first; each != nullptr; each = each->next) ++to.ops_under_way;
+  for (const MemoryOp* each = first; each != nullptr; each = each->next) {
+    ++to.ops_under_way;
+    op_of_[each->slot] = to.process;
+  }
   wire_->operate(to.process, first);
-  if (wire_->has_ended()) ended_waits_.store(true, std::memory_order_relaxed);  // released by the poll lock
+  if (wire_->has_ended()) wire_news_.store(true, std::memory_order_seq_cst);  // Sleepers Z1
 }
 
 bool UcxTransport::has_ops(UcxPeer& to) {
@@ -365,7 +369,7 @@ bool UcxTransport::has_ops(UcxPeer& to) {
 
 std::size_t UcxTransport::end_ops() {
   std::size_t ran = 0;
-  ended_waits_.store(false, std::memory_order_relaxed);  // see send_ops()
+  wire_news_.store(false, std::memory_order_relaxed);  // whoever sets it has the poll lock, too
   for (MemoryOp* next = wire_->take_ended(); next != nullptr;) {
     const MemoryOp op = *next;  // its slot is given back below
     const std::unique_ptr<MemoryOp> orphan(op.process == kNobody ? next : nullptr);
@@ -373,12 +377,13 @@ std::size_t UcxTransport::end_ops() {
     if (orphan != nullptr) continue;
     UcxPeer& to = wire(peer(op.process));
     --to.ops_under_way;
+    op_of_[op.slot] = kNobody;
     if (op.failed && !to.deaf) give_up(to, "UCX could not reach its memory");
-    if (leaving_ || !requests_.claim(op.slot, op.serial)) continue;
+    // What failed ends with its peer: before that a flush would think it done.
+    if (op.failed || leaving_ || !requests_.claim(op.slot, op.serial)) continue;
     Completion completion;
-    if (op.failed) completion.outcome = Outcome::kPeerFailed;
-    if (op.kind == MemoryOp::Kind::kAtomic && !op.failed) completion.value = op.value;
-    if (op.kind == MemoryOp::Kind::kRead && !op.failed) count(op.process, 0, 0, op.bytes);
+    if (op.kind == MemoryOp::Kind::kAtomic) completion.value = op.value;
+    if (op.kind == MemoryOp::Kind::kRead) count(op.process, 0, 0, op.bytes);
     ++ran;
     complete(op.slot, completion);
   }
@@ -393,6 +398,7 @@ bool UcxTransport::let_go(UcxPeer& of) {
   const std::int64_t now_ns = base::real_now_ns();
   if (of.let_go_ns == 0) of.let_go_ns = now_ns;
   const bool is_late = now_ns - of.let_go_ns > kLetGoNs;
+  of.first_op = of.last_op = nullptr;
   if (of.ops_under_way == 0) drop_keys(of);  // before their endpoint ends, says UCX
   // What goes to one that left in good order ends by itself.
   if ((!of.left || is_late) && !std::exchange(of.broken_off, true)) {
@@ -404,17 +410,18 @@ bool UcxTransport::let_go(UcxPeer& of) {
   if (of.ops_under_way != 0) {
     // UCX 1.13 forgets atomics that had to wait when their endpoint was closed.
     base::log_warn("ucx: UCX has not given back {} requests to process {}", of.ops_under_way, of.process);
-    for (std::unique_ptr<MemoryOp>& op : ops_) {
-      if (op->process != of.process || op->waits == 0) continue;
-      op->process = kNobody;
-      static_cast<void>(op.release());  // UCX's; end_ops() deletes it if it ever ends
-      op = std::make_unique<MemoryOp>();
+    for (std::size_t slot = 0; slot < ops_.size(); ++slot) {
+      if (op_of_[slot] != of.process || ops_[slot]->waits == 0) continue;
+      ops_[slot]->process = kNobody;
+      static_cast<void>(ops_[slot].release());  // UCX's; end_ops() deletes it if it ever ends
+      ops_[slot] = std::make_unique<MemoryOp>();
+      op_of_[slot] = kNobody;
+      --of.ops_under_way;
     }
-    of.ops_under_way = 0;
-    drop_keys(of);
+    for (KnownRegion& known : of.regions) known.key = nullptr;  // UCX's, too
+    of.old_keys.clear();
   }
-  of.first_op = of.last_op = nullptr;
-  return true;
+  return of.ops_under_way == 0;
 }
 
 void UcxTransport::drop_old_keys(UcxPeer& of) {

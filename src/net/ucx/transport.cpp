@@ -134,24 +134,30 @@ std::vector<tcp::SocketAddress> addresses_for_tcp_alone(const UcxConfig& config)
   return addresses;
 }
 
+// UCX's names of ways, as UCX_TLS takes them: of adapters, and of shared memory.
+bool is_adapters(const std::string& name) {
+  constexpr std::array kNames{"rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc", "dc_x", "dc_mlx5",
+                              "ud", "ud_v", "ud_x", "ud_verbs", "ud_mlx5", "ib", "ugni", "self"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+bool is_memorys(const std::string& name) {
+  constexpr std::array kNames{"sm", "shm", "mm", "posix", "sysv", "xpmem", "cma", "knem"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 bool may_use_tcp(const UcxConfig& config) {
   const std::vector<std::string> devices = names_in(config.devices), transports = names_in(config.transports);
-  const bool by_name = std::all_of(transports.begin(), transports.end(), [](const std::string& name) {
-    return !name.empty() && name != "tcp" && name != "all" && name != "sockcm" && name[0] != '^';
-  });
+  const bool by_name = std::all_of(transports.begin(), transports.end(),
+                                   [](const std::string& name) { return is_adapters(name) || is_memorys(name); });
   if (!config.transports.empty() && by_name) return false;
   return std::any_of(devices.begin(), devices.end(),
                      [](const std::string& device) { return ::if_nametoindex(device.c_str()) != 0; });
 }
 
-// Over which a trial within this machine may have gone.
+// Over which a trial within this machine may have gone. By itself UCX takes no shared memory (wire.cpp).
 bool may_use_memory(const UcxConfig& config) {
-  constexpr std::array kAdapters{"rc",      "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "dc",   "dc_x",
-                                 "dc_mlx5", "ud",   "ud_v", "ud_x",     "ib",      "ugni", "self"};
   const std::vector<std::string> transports = names_in(config.transports);
-  return !config.transports.empty() && !std::all_of(transports.begin(), transports.end(), [&](const std::string& name) {
-    return std::find(kAdapters.begin(), kAdapters.end(), name) != kAdapters.end();
-  });
+  return !config.transports.empty() && !std::all_of(transports.begin(), transports.end(), is_adapters);
 }
 
 bool goes_by(const std::vector<tcp::SocketAddress>& addresses, int connection) {
@@ -338,10 +344,11 @@ void UcxTransport::send_posted() {
     }
     served::thread_state().polls = before;
     poll_lock_.unlock();
-    if (!under_way && !ended_waits_.load(std::memory_order_relaxed)) continue;
+    if (!under_way) continue;
     armed_.store(true, std::memory_order_relaxed);  // whoever is woken arms: U2
     ring_all();
   }
+  if (wire_news_.load(std::memory_order_relaxed)) ring_all();  // of this thread, or whoever set it rings, too
 }
 
 void UcxTransport::send_batches(UcxPeer& to) {
@@ -559,8 +566,9 @@ void UcxTransport::look_at_leave(UcxPeer& from, std::int64_t now_ns) {
 
 std::int64_t UcxTransport::arm() {
   if (processes_ == 1) return kForever;
-  if (!poll_lock_.try_lock()) return kNapNs;  // who has it may not sleep afterwards
-  const bool armed = !ended_waits_.load(std::memory_order_relaxed) && wire_->arm();
+  if (!poll_lock_.try_lock()) return kNapNs;                                      // who has it may not sleep afterwards
+  if (wire_news_.load(std::memory_order_relaxed)) return poll_lock_.unlock(), 0;  // set by who has the poll lock
+  const bool armed = wire_->arm();
   if (!armed) armed_.store(false, std::memory_order_relaxed);  // the caller polls next
   busy_ = armed ? 0 : busy_ + 1;
   const bool nap = busy_ > kBusyMax;

@@ -75,7 +75,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   static constexpr std::int64_t kDataIntervalNs = 20'000;  // while a line has no room for what waits
   static constexpr int kMissesMax = 100;                   // looks at a line that is to bring data, in a row
   static constexpr std::int64_t kForgetNs = 1'000'000'000;
-  static constexpr std::int64_t kLetGoNs = 1'000'000'000;
+  static constexpr std::int64_t kLetGoNs = 400'000'000;
   static constexpr std::int64_t kLateBatchesNs = 1'000'000'000;  // between two, behind a leave
 
   UcxTransport(UcxConfig&& config, std::unique_ptr<Wire>&& wire);
@@ -136,6 +136,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   // Constant after start().
   UcxConfig config_;
   std::vector<std::unique_ptr<MemoryOp>> ops_;  // by slot of the request; UCX may hold them until the wire ends
+  std::vector<ProcessId> op_of_;                // the polling thread only; by slot: on whom UCX has its operation
   std::unique_ptr<Wire> wire_;
   tcp::Entrance entrance_;
 
@@ -151,7 +152,6 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   bool exposes_ = false;  // constant
   std::mutex exposed_mutex_;
   std::array<Exposed, served::kRegionsMax> exposed_;  // Guarded by exposed_mutex_.
-  std::atomic<bool> ended_waits_{false};              // operations that are over wait for a poll
   std::atomic<std::uint64_t> requests_by_ucx_{0};     // only a number
 
   std::atomic<std::uint64_t> bytes_by_lines_{0};  // only a number

@@ -303,7 +303,8 @@ class UcxWire final : public Wire {
     }
     // What a version does not know it need not be told. Without the first, UCX uses no shared memory on connections whose
     // failure it is to report, and rightly so (L6): whoever wants it names it.
-    if (!config.transports.empty()) ucx_.config_modify(settings, "MM_ERROR_HANDLING", "y");
+    if (!config.transports.empty() || with_memory)
+      ucx_.config_modify(settings, "MM_ERROR_HANDLING", config.transports.empty() ? "n" : "y");
     // By either name: 1.13 knows a transport's settings here without its prefix alone, and takes others in silence.
     for (const char* name : {"TX_SEG_SIZE", "RX_SEG_SIZE", "TCP_TX_SEG_SIZE", "TCP_RX_SEG_SIZE"})
       ucx_.config_modify(settings, name, kTcpSegment);
