@@ -286,6 +286,11 @@ void UcxTransport::sever() noexcept {
   }
 }
 
+void UcxTransport::stand_still() noexcept {
+  base::Backoff backoff;
+  while (!poll_lock_.try_lock()) backoff.wait();
+}
+
 bool UcxTransport::try_close(Peer& whom) {
   UcxPeer& it = wire(whom);
   it.deaf = true;

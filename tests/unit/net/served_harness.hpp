@@ -58,7 +58,7 @@ class TcpJob {
 // One member's life: transport, memory (its own, or `shared`), prepare, barrier, body.
 template <class Wire>
 void run_member(tcp::TcpConfig config, int threads, const std::function<void()>& die, const Prepare& prepare,
-                const Body& body, std::byte* shared = nullptr) {
+                const Body& body, std::byte* shared = nullptr, bool is_process = true) {
   std::vector<std::uint64_t> own(kMemoryBytes / 8);
   const auto made = Wire::make(std::move(config));
   ASSERT_NE(made, nullptr);
@@ -66,8 +66,8 @@ void run_member(tcp::TcpConfig config, int threads, const std::function<void()>&
   if constexpr (requires { Wire::allocate(*made, kMemoryBytes); }) memory = Wire::allocate(*made, kMemoryBytes);
   ASSERT_NE(memory, nullptr);
   Transport& net = *made;
-  const auto end = [&made, &die] {
-    Wire::before_death(*made);
+  const auto end = [&made, &die, is_process] {
+    Wire::before_death(*made, is_process);
     die();
   };
   Context context{net, memory, end, threads};
@@ -117,7 +117,7 @@ struct ServedThreads {
       tcp::TcpConfig mine = made.take(p);
       mine.progress_thread = p % 2 == 0;  // both ways at once
       members.emplace_back(
-          [&, mine, p] { run_member<Wire>(mine, 2, [] { throw Died{}; }, prepare, body, made.memory(p)); });
+          [&, mine, p] { run_member<Wire>(mine, 2, [] { throw Died{}; }, prepare, body, made.memory(p), false); });
     }
     for (std::thread& member : members) member.join();
   }
@@ -128,7 +128,7 @@ struct TcpWire {
   using Forks = ServedForks<TcpWire>;
   using Threads = ServedThreads<TcpWire>;
   static const char* missing() { return nullptr; }
-  static void before_death(tcp::TcpTransport&) {}
+  static void before_death(tcp::TcpTransport&, bool) {}
   static void use(const char*) {}  // this interface in this process
   static std::unique_ptr<tcp::TcpTransport> make(tcp::TcpConfig config) {
     return std::make_unique<tcp::TcpTransport>(std::move(config));

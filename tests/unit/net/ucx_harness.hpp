@@ -46,8 +46,9 @@ struct UcxWireOf {
     return ucx_works<kWay>() ? nullptr : "UCX is not here, or not in this way";
 #endif
   }
-  // Over UCX's shared memory nobody may be killed while it posts (net/ucx/wire.hpp L6): it is cut off first.
-  static void before_death(ucx::UcxTransport& net) {
+  // Over UCX's shared memory nobody may be killed while it posts (net/ucx/wire.hpp L6): it is cut off first, and what UCX still
+  // has to send to the others stays there.
+  static void before_death(ucx::UcxTransport& net, bool is_process) {
     if (kWay != UcxWay::kShm) return;
     net.sever();
     wait_until(net, [&net] {
@@ -55,6 +56,7 @@ struct UcxWireOf {
         if (p != net.self() && !net.peer_failed(p)) return false;
       return true;
     });
+    if (is_process) net.stand_still();
   }
   static std::string& device() {
     static std::string name = "lo";
