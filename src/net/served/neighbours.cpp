@@ -73,8 +73,8 @@ std::int64_t ServedTransport::arm_all() {
 }
 
 // What the wire still moves to a neighbour is behind nothing that goes by memory: its end is waited for (N10), and so is that
-// of what the wire carries out by itself (D10). What goes by shared memory is done when it is issued. A thread that asks again waits for what there was when it asked first, so others that go
-// on issuing do not keep it waiting.
+// of what the wire carries out by itself (D10). What goes by shared memory is done when it is issued. A thread that asks
+// again waits for what there was when it asked first, so others that go on issuing do not keep it waiting.
 bool ServedTransport::fence_unqueued(ProcessId to) {
   if (near_ == nullptr && reached_ == 0) return true;
   ThreadState& thread = thread_state();

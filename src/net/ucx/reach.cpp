@@ -97,7 +97,7 @@ RegionId UcxTransport::register_memory(void* base, std::size_t bytes, std::uint8
   const std::size_t length = (rights & kRemapped) != 0 ? 0 : wire_->expose(region, base, bytes, key, &reach);
   std::lock_guard lock(exposed_mutex_);
   Exposed& exposed = exposed_[region];
-  exposed.state = length != 0 ? Exposed::State::kReached : Exposed::State::kServed;
+  exposed.state = length != 0 ? KnownRegion::State::kReached : KnownRegion::State::kServed;
   exposed.atomics = reach.atomics;
   exposed.rights = rights & kAllRights;
   exposed.base = reinterpret_cast<std::uint64_t>(base);
@@ -121,7 +121,7 @@ void UcxTransport::conceal(RegionId region) {
   {
     std::lock_guard lock(exposed_mutex_);
     Exposed& exposed = mine.exposed;
-    exposed.state = Exposed::State::kNone;
+    exposed.state = KnownRegion::State::kUnknown;
     exposed.key.clear();
     told = exposed.forgetting = std::exchange(exposed.told, 0);
     word.round = ++exposed.round;
@@ -171,12 +171,9 @@ void UcxTransport::on_ask(const Message& message) {
   std::array<std::byte, sizeof(KeyAnswer) + kKeyBytesMax> out;
   std::lock_guard lock(exposed_mutex_);
   Exposed& exposed = exposed_[word.region];
-  if (exposed.state != Exposed::State::kNone) exposed.told |= bit_of(from->process);
-  auto known = KnownRegion::State::kUnknown;
-  if (exposed.state == Exposed::State::kServed) known = KnownRegion::State::kServed;
-  if (exposed.state == Exposed::State::kReached) known = KnownRegion::State::kReached;
+  if (exposed.state != KnownRegion::State::kUnknown) exposed.told |= bit_of(from->process);
   const KeyAnswer answer{exposed.base,    exposed.bytes,
-                         exposed.rights,  static_cast<std::uint8_t>(known),
+                         exposed.rights,  static_cast<std::uint8_t>(exposed.state),
                          exposed.atomics, static_cast<std::uint16_t>(exposed.key.size())};
   std::memcpy(out.data(), &answer, sizeof answer);
   std::copy(exposed.key.begin(), exposed.key.end(), out.begin() + sizeof answer);
@@ -292,7 +289,7 @@ std::optional<bool> UcxTransport::try_alone(const Alone& request) {
     rights = known.rights;
     key = known.key;
   }
-  if (state == KnownRegion::State::kUnknown && to.process != self_) ask_key(to, region);
+  if (state == KnownRegion::State::kUnknown) ask_key(to, region);
   if (state != KnownRegion::State::kReached) return std::nullopt;
   if (!is_atomic && !moves_words(request, base)) return std::nullopt;
   // As the target does: served::ServedTransport::place(), apply().
@@ -310,10 +307,7 @@ std::optional<bool> UcxTransport::try_alone(const Alone& request) {
   Request& waits = requests_[slot];
   waits.process.store(request.process, std::memory_order_relaxed);  // released by state
   waits.kind.store(request.kind, std::memory_order_relaxed);
-  waits.total = request.bytes;
-  waits.received = 0;
-  waits.is_bulk = waits.awaits_go = waits.data_apart = waits.arriving = false;
-  waits.alone = true;
+  waits.alone = true;  // nobody looks at the rest: RequestTable::find()
   waits.on_complete = request.on_complete;
   MemoryOp& op = *ops_[slot];
   op = {};

@@ -103,9 +103,8 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
   void leave();
 
   // reach.cpp (U6)
-  struct Exposed {  // a region of this process
-    enum class State : std::uint8_t { kNone, kServed, kReached };
-    State state = State::kNone;
+  struct Exposed {                                            // a region of this process
+    KnownRegion::State state = KnownRegion::State::kUnknown;  // what peers are told; kUnknown: there is none
     std::uint8_t atomics = 0;
     std::uint8_t rights = 0;
     std::uint64_t base = 0;
