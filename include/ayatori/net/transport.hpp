@@ -88,8 +88,9 @@ struct AlltoallParams {
 
 struct Limits {
   std::size_t payload_bytes_max = 0;  // of an RPC, a reply, and a message that is sent at once
-  std::size_t long_bytes_max = 0;  // of a message; longer ones than payload_bytes_max ask the receiver for room first
-  std::uint32_t rpcs_max = 0;      // under way per process
+  std::size_t long_bytes_max =
+      0;                       // of a message; longer ones than payload_bytes_max may ask the receiver for room first
+  std::uint32_t rpcs_max = 0;  // under way per process
 };
 
 using HandlerFunction = void (*)(void* context, const Message& message);

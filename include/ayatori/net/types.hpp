@@ -143,8 +143,8 @@ inline constexpr HandlerId kDsmHandlers = 80;
 inline constexpr HandlerId kTasksHandlers = 128;
 inline constexpr HandlerId kUserHandlers = 192;
 
-// One-way active message. on_complete: `payload` may be reused and the message is on its way (not: it was handled); of one
-// that the receiver has no memory for: kTooLarge. Without on_complete the payload is copied before the call returns; one
+// One-way active message. on_complete: `payload` may be reused and the message is on its way (not: it was handled); of a long
+// one that the receiver has no memory for: kTooLarge. Without on_complete the payload is copied before the call returns; one
 // longer than Limits::payload_bytes_max needs an on_complete.
 struct MessageParams {
   ProcessId destination = 0;

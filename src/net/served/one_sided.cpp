@@ -106,8 +106,8 @@ bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader he
   const std::uint32_t slot = requests_.take(thread_state().stripe);
   if (slot == RequestTable::kNone) return false;
   const bool is_short = header.total <= served_.inline_bytes_max;
-  const std::uint64_t unasked_bytes_max =
-      kind == Request::Kind::kMessage ? peer(process).queue.segment_bytes() : kSegmentBytesMax;  // D8
+  const bool is_message = kind == Request::Kind::kMessage;
+  const std::uint64_t unasked_bytes_max = is_message ? peer(process).queue.segment_bytes() : kSegmentBytesMax;  // D8
   const bool awaits_go = !reads && header.total > unasked_bytes_max;
   const std::size_t descriptor = descriptor_bytes(header);
   header.kind = reads ? FrameKind::kRead : FrameKind::kWrite;
@@ -121,7 +121,7 @@ bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader he
   request.is_bulk = !is_short;
   request.awaits_go = awaits_go;
   request.data_apart = false;
-  request.alone = false;
+  request.unanswered.store(is_message && !awaits_go, std::memory_order_release);  // pairs with find()
   request.arriving = false;
   request.on_complete = done;
   Walk at_once;  // what leaves with the request
@@ -135,10 +135,24 @@ bool ServedTransport::move(Request::Kind kind, ProcessId process, FrameHeader he
     if (!reads && is_short)
       gather(at_once, body + descriptor, header.total, header.total <= kWholeWordBytesMax);
     else if (!reads && !awaits_go)
-      queue.push_bulk({Way::kToTarget, numbered.slot, numbered.serial, 0, std::move(at_once)});
+      queue.push_bulk({Way::kToTarget, numbered.slot, numbered.serial, 0, std::move(at_once), false, is_message});
+    if (is_message && !awaits_go) thread_state().own_message = numbered.serial;
     return true;
   };
-  return issue(slot, peer(process), header, reads ? 0 : header.total, push);
+  const bool taken = issue(slot, peer(process), header, reads ? 0 : header.total, push);
+  const std::uint64_t message = std::exchange(thread_state().own_message, 0);
+  if (message == 0) return taken;
+  const auto is_out = [&] {
+    std::lock_guard lock(peer(process).mutex);
+    return peer(process).queue.take_handed_over(message);
+  };
+  if (is_short || is_out()) end_message(slot, message);
+  return taken;
+}
+
+// One that nobody acknowledges (D8), when the wire has it.
+void ServedTransport::end_message(std::uint32_t slot, std::uint64_t serial) {
+  if (requests_.claim(slot, serial)) complete(slot, {});
 }
 
 bool ServedTransport::move_at_home(bool reads, Outcome outcome, Walk&& local, Walk&& remote, const Callback& done) {
@@ -295,7 +309,7 @@ bool ServedTransport::try_atomic_async(const AtomicParams& params) {
   request.process.store(params.target_process, std::memory_order_relaxed);  // released by state
   request.kind.store(Request::Kind::kAtomic, std::memory_order_relaxed);
   request.is_bulk = false;
-  request.alone = false;
+  request.unanswered.store(false, std::memory_order_release);  // pairs with find()
   request.on_complete = params.on_complete;
   FrameHeader header;
   header.kind = FrameKind::kAtomic;

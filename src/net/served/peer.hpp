@@ -59,8 +59,10 @@ struct OpenWrite {
 
 struct Peer {
   Peer(ProcessId number, const FrameLimits& limits, std::size_t request_bytes, std::size_t reply_bytes,
-       std::uint32_t segment_bytes)
-      : process(number), queue(request_bytes, reply_bytes, segment_bytes), open_writes(limits.requests_max) {}
+       std::uint32_t segment_bytes, std::size_t segments_max)
+      : process(number),
+        queue(request_bytes, reply_bytes, segment_bytes, segments_max),
+        open_writes(limits.requests_max) {}
   virtual ~Peer() = default;
   bool has_long_way() const noexcept { return long_queue != &queue; }
   bool idle() const noexcept { return queue.idle() && long_queue->idle(); }  // under the mutex

@@ -63,10 +63,20 @@ void ServedTransport::pump_dirty() {
   }
 }
 
-void ServedTransport::batch_ended(bool ack_waited) {
-  if (!ack_waited) return;
-  late_acks_.store(true, std::memory_order_seq_cst);  // Sleepers Z1
-  ring_all();
+bool ServedTransport::has_ended_some(Peer& to) {
+  const bool ack_waited = std::exchange(to.ack_waits, false);
+  const std::vector<HandedOver>& over = to.queue.handed_over();
+  return ack_waited || over.size() > 1 || (over.size() == 1 && over[0].serial != thread_state().own_message);
+}
+
+void ServedTransport::batch_ended(bool some) {
+  if (!some) return;
+  some_sent_.store(true, std::memory_order_seq_cst);  // Sleepers Z1
+  if (!polls()) ring_all();
+}
+
+void ServedTransport::ring_if_ended() {
+  if (some_sent_.load(std::memory_order_relaxed)) ring_all();  // of this thread, or whoever set it rings, too
 }
 
 void ServedTransport::await_long_data(const Peer& from) noexcept {
@@ -107,14 +117,23 @@ std::size_t ServedTransport::drain_self() {
   return sink.work().ran;
 }
 
-std::size_t ServedTransport::end_late_writes() {
-  if (!late_acks_.load(std::memory_order_relaxed)) return 0;  // a hint, the exchange decides
-  late_acks_.exchange(false, std::memory_order_seq_cst);  // before the look at the batches; pairs with batch_ended()
+// What waited for the end of a batch: acknowledged writes (D5), messages (D8).
+std::size_t ServedTransport::end_sent() {
+  if (!some_sent_.load(std::memory_order_relaxed)) return 0;  // a hint, the exchange decides
+  some_sent_.exchange(false, std::memory_order_seq_cst);  // before the look at the batches; pairs with batch_ended()
   std::size_t ran = 0;
+  std::vector<HandedOver> messages;
   for (const std::unique_ptr<Peer>& each : peers_) {
     PeerSink sink(*this, *each);
     sink.retry_late_acks();
     ran += sink.work().ran;
+    {
+      std::lock_guard lock(each->mutex);
+      each->queue.take_handed_over(&messages);
+    }
+    for (const HandedOver& message : messages) end_message(message.slot, message.serial);
+    ran += messages.size();
+    messages.clear();
   }
   return ran;
 }
@@ -161,13 +180,16 @@ bool ServedTransport::make_progress(std::size_t* did, std::int64_t* now_ns) {
     work += poll(*now_ns);
     if (near_ != nullptr) ran += serve_neighbours();  // after the look at the doorbell
     ran += drain_self();
-    ran += end_late_writes();
+    ran += end_sent();
     look_at_peers(*now_ns);
     ran += retire_accused();
     ran += end_flushes();
     pump_dirty();
+    ran += end_sent();
+    pump_dirty();
     thread.polls = nullptr;
     poll_lock_.unlock();
+    ring_if_ended();
     polled();
     polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // a hint (D6)
     // Otherwise the kernel would wake it for each message that the caller takes, and let it sleep on.
@@ -190,7 +212,7 @@ bool ServedTransport::flush_is_due() const {
 
 bool ServedTransport::work_waits() const {
   // seq_cst: after the sleeper said so (Sleepers Z1), pairs with kick(), batch_ended() and accuse()
-  return self_news_.load(std::memory_order_seq_cst) || late_acks_.load(std::memory_order_seq_cst) ||
+  return self_news_.load(std::memory_order_seq_cst) || some_sent_.load(std::memory_order_seq_cst) ||
          accusations_.load(std::memory_order_seq_cst) || wire_news_.load(std::memory_order_seq_cst) || flush_is_due();
 }
 

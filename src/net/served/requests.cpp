@@ -47,8 +47,10 @@ Request* RequestTable::find(std::uint32_t slot, std::uint64_t serial, ProcessId 
   Request& request = requests_[slot];
   // acquire: pairs with publish()
   if (request.state.load(std::memory_order_acquire) != serial * 2 + 1) return nullptr;
-  // released by state
-  return request.process.load(std::memory_order_relaxed) == process && !request.alone ? &request : nullptr;
+  const bool is_its = request.process.load(std::memory_order_relaxed) == process;  // released by state
+  // acquire: of an unanswered one, which others than the caller complete, the slot may have become another's since
+  if (request.unanswered.load(std::memory_order_acquire) || !is_its) return nullptr;
+  return request.state.load(std::memory_order_relaxed) == serial * 2 + 1 ? &request : nullptr;
 }
 
 bool RequestTable::one_sided_waits(ProcessId peer, std::uint64_t serial) const noexcept {

@@ -2,7 +2,7 @@
 // The requests of this process that wait for an answer, each in a slot whose number travels with it. Any thread.
 //
 // R1. A request owns its slot from take() to give_back(). Its `state` decides by CAS who completes it: the answer, the
-//     failure of its peer, or the caller who could not send it.
+//     failure of its peer, the caller who could not send it, or (unanswered) whoever saw the wire take it.
 // R2. Serials grow and are never used twice: an answer to a request that is over is recognised.
 #pragma once
 
@@ -22,15 +22,17 @@ struct Request {
   std::atomic<std::uint64_t> state{0};  // serial * 2 + 1 while it waits (R1)
   std::atomic<ProcessId> process{0};
   std::atomic<Kind> kind{Kind::kRead};
+  // No answer of the peer belongs to it: carried out by the wire itself, or a message that is not acknowledged (transport.hpp
+  // D10, D8). Written by release, so that find() sees that the slot has changed hands.
+  std::atomic<bool> unanswered{false};
 
-  // Written before the state, read by who holds the transport's poll lock or has claimed.
+  // Written before the state, read by who has claimed, and, unless it is unanswered, by who holds the transport's poll lock.
   Walk local;  // of a read: where it goes on; of a write that waits for kGo: its data; of an RPC: room for the answer
   std::uint64_t total = 0;
   std::uint64_t received = 0;
   bool is_bulk = false;
   bool awaits_go = false;
   bool data_apart = false;  // a write's, by Peer::long_queue
-  bool alone = false;       // carried out by the wire itself (transport.hpp D10): no answer of the peer belongs to it
   bool arriving = false;    // a read's: a kData of it has begun and not ended; the polling thread's while it waits
   Callback on_complete;
 };

@@ -42,8 +42,7 @@ bool PeerSink::on_long_message(const Frame& frame) {
   if (is_inline(header, net_.limits_)) {
     net_.count(peer_.process, 0, 0, header.total);
     ++work_.ran;
-    return net_.deliver(header.handler, {peer_.process, frame.body, header.total, {}}) &&
-           answer(FrameKind::kAck, header, Outcome::kOk);
+    return net_.deliver(header.handler, {peer_.process, frame.body, header.total, {}});
   }
   OpenWrite& open = peer_.open_writes[header.slot];
   if (open.serial != 0) return refused("a message in the slot of another");
@@ -62,18 +61,15 @@ bool PeerSink::on_long_message(const Frame& frame) {
 
 bool PeerSink::end_long_message(const FrameHeader& last, OpenWrite& open) {
   OpenWrite whole = std::exchange(open, {});
-  bool served = true;
-  if (whole.outcome == Outcome::kOk) {
-    net_.count(peer_.process, 0, 0, whole.total);
-    ++work_.ran;
-    served = net_.deliver(whole.handler, {peer_.process, whole.room.bytes.get(), whole.total, {}});
-  }
+  net_.count(peer_.process, 0, 0, whole.total);
+  ++work_.ran;
+  const bool served = net_.deliver(whole.handler, {peer_.process, whole.room.bytes.get(), whole.total, {}});
   net_.keep_room(std::move(whole.room));
   if (whole.granted) {
     net_.granted_bytes_ -= whole.total;
     net_.grant_rooms();
   }
-  return served && answer(FrameKind::kAck, last, whole.outcome);
+  return served && (!whole.asked || answer(FrameKind::kAck, last, Outcome::kOk));
 }
 
 void ServedTransport::grant_rooms() {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
+
 namespace ayatori::net::served {
 
 bool PeerSink::on_frame(const Frame& frame) {
@@ -164,7 +166,8 @@ bool PeerSink::on_data(const FrameHeader& header, DataPlace* place) {
     if (open.asked && !open.granted) return refused("a message without leave");
     if (open.is_message && !open.asked && header.body_bytes != open.total)
       return refused("a short message in pieces");  // D8: one room a peer
-    if (open.is_message && open.room.bytes == nullptr && !net_.make_room(open)) open.outcome = Outcome::kTooLarge;
+    if (open.is_message && open.room.bytes == nullptr && !net_.make_room(open))
+      base::fatal("{}: no memory for a message of {} bytes of process {}", net_.name_, open.total, peer_.process);
     if (open.outcome == Outcome::kOk) place->walk = &open.place;
     open.arriving = true;
     return true;

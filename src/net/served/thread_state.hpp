@@ -21,6 +21,7 @@ struct ThreadState {
   int fence_to = 0;
   std::uint64_t fence_serial = 0;  // those before it must be over
   std::uint64_t last_serial = 0;
+  std::uint64_t own_message = 0;  // the message that it is issuing, which it completes itself if it can
 };
 
 inline ThreadState& thread_state() {

@@ -164,7 +164,7 @@ bool ServedTransport::try_rpc_async(const RpcParams& params) {
   request.kind.store(Request::Kind::kRpc, std::memory_order_relaxed);
   request.local = Walk(static_cast<std::byte*>(params.reply.pointer), params.reply_bytes_max);
   request.is_bulk = false;
-  request.alone = false;
+  request.unanswered.store(false, std::memory_order_release);  // pairs with find()
   request.on_complete = params.on_complete;
   FrameHeader header;
   header.kind = FrameKind::kRpc;

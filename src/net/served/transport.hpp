@@ -16,9 +16,9 @@
 //     (send_queue.hpp Q4). To itself a process' reads, writes and atomics are done at once, and a fence has to be asked for
 //     again until its messages have begun.
 // D5. The memory of a write and the room of a read belong to the transport until the completion: an acknowledgement waits for
-//     the batch with the write's last data. One that comes while data still waits to be sent, or for a request that is not
-//     there, is no answer but a broken peer. So is one within the data of its read, and data within data of its transfer: where
-//     the wire has two ways, they could.
+//     the end of the batch with the write's last data, which the thread that sends tells to the one that polls. One that
+//     comes while data still waits to be sent, or for a request that is not there, is no answer but a broken peer. So is one
+//     within the data of its read, and data within data of its transfer: where the wire has two ways, they could.
 // D6. Spinning is bounded by time. The progress thread stands back while others poll or watch the wire; it takes over at
 //     the latest kNapNsMax after they stop polling, or is woken by the last one that watches.
 // D7. Destruction is an orderly leave: peers' requests complete with kPeerFailed, no failure is reported. A process that
@@ -26,7 +26,8 @@
 // D8. A message longer than payload_bytes_max is a write into room that its receiver makes. One longer than a segment asks:
 //     rooms that were asked for hold kGrantedBytesMax in all, or one message; later ones wait in order, and who sends nothing
 //     into his for heartbeat_timeout_ns meanwhile is failed. Others get theirs with their data, which comes in one piece: one
-//     room a peer. To itself a process sends by LongMessages.
+//     room a peer; nobody acknowledges them: like short ones they are over when the wire has them. To itself a process sends
+//     by LongMessages.
 // D9. Neighbours, with whom this process shares memory, are reached by that (neighbours.cpp): messages, RPCs and what goes to
 //     regions in shared memory are handed to a ShmTransport, which the polling thread serves as well (so N6 holds) and for
 //     which sleepers watch one descriptor more. Only the wire says who is a member: a neighbour is given up when it is
@@ -162,8 +163,11 @@ class ServedTransport : public ServicedTransport {
   void watch(int descriptor, std::uint32_t events, ProcessId process);  // by epoll_
   // Of one that is watched for what arrives: for room, too, or no more. Any thread; nothing happens to another one.
   void watch_room(int descriptor, bool wants_out, ProcessId process) noexcept;
-  // What the end of a batch means, which the caller took note of under the peer's mutex.
-  void batch_ended(bool ack_waited);
+  // After batches, under the peer's mutex: whether their end means something to the thread that polls; then, without the
+  // mutex, batch_ended().
+  static bool has_ended_some(Peer& to);
+  void batch_ended(bool some);
+  void ring_if_ended();  // by who held the poll lock without making progress
   void ring_all();
   std::uint64_t collective_calls() { return services_.collectives.calls(); }
 
@@ -268,6 +272,7 @@ class ServedTransport : public ServicedTransport {
   Outcome place_strided(const StridedParams& params, std::uint8_t rights, Walk* walk) const;
   Outcome apply(const AtomicParams& params, std::uint64_t* value) const;
   bool move_message(const MessageParams& params);
+  void end_message(std::uint32_t slot, std::uint64_t serial);
   bool move_list(const ListParams& params, bool reads);
   bool move_strided(const StridedParams& params, bool reads);
   bool move_at_home(bool reads, Outcome outcome, Walk&& local, Walk&& remote, const Callback& done);
@@ -277,7 +282,7 @@ class ServedTransport : public ServicedTransport {
 
   // progress.cpp, life.cpp
   std::size_t drain_self();
-  std::size_t end_late_writes();
+  std::size_t end_sent();
   std::size_t end_flushes();
   bool make_room(OpenWrite& open);  // rooms.cpp
   void keep_room(Room&& room);
@@ -317,7 +322,7 @@ class ServedTransport : public ServicedTransport {
   std::atomic<bool> near_armed_{false};      // sleepers may rely on the doorbell
 
   std::atomic<bool> accusations_{false};
-  std::atomic<bool> late_acks_{false};           // a batch is out whose end some peer's late_acks wait for
+  std::atomic<bool> some_sent_{false};           // a batch is out whose end some request waits for: end_sent()
   std::atomic<bool> self_news_{false};           // something was pushed to our own queue
   std::atomic<std::uint32_t> self_messages_{0};  // to ourselves, not begun (D4)
   std::atomic<std::uint32_t> long_messages_{0};  // to peers, under way

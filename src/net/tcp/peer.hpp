@@ -11,7 +11,8 @@ namespace ayatori::net::tcp {
 
 struct TcpPeer final : served::Peer {
   TcpPeer(ProcessId number, const FrameLimits& limits, std::size_t request_bytes, std::size_t reply_bytes)
-      : Peer(number, limits, request_bytes, reply_bytes, served::kSegmentBytesMax), receiver(limits) {}
+      : Peer(number, limits, request_bytes, reply_bytes, served::kSegmentBytesMax, served::SendQueue::kSegmentsMax),
+        receiver(limits) {}
 
   // Guarded by mutex.
   Socket socket;  // none: gone, or the process itself

@@ -125,8 +125,9 @@ void TcpTransport::pump(Peer& whom) {
   to.sending = true;
   bool full = false;
   int batches = 0;
+  std::size_t bytes = 0;
   while (!full && to.queue.compose()) {
-    if (batches++ == kBatchesPerSend) {
+    if (batches++ == kBatchesPerSend || bytes >= kBytesPerSend) {
       full = true;  // epoll says at once that there is room
       break;
     }
@@ -141,13 +142,16 @@ void TcpTransport::pump(Peer& whom) {
     full = sent == 0;
     if (full) break;
     to.queue.advance(static_cast<std::size_t>(sent));
+    bytes += static_cast<std::size_t>(sent);
+    if (!to.queue.batch().empty()) to.queue.cut();
     to.has_sent = true;
   }
+  if (full) to.queue.cut();
   to.sending = false;
-  const bool ack_waited = std::exchange(to.ack_waits, false);
+  const bool some_ended = has_ended_some(to);
   if (full != to.wants_out.load(std::memory_order_relaxed)) set_wants_out(to, full);
   lock.unlock();
-  batch_ended(ack_waited);
+  batch_ended(some_ended);
 }
 
 void TcpTransport::set_wants_out(TcpPeer& to, bool wants) {

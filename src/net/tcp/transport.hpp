@@ -25,6 +25,7 @@ class TcpTransport final : public served::ServedTransport {
 
  private:
   static constexpr int kBatchesPerSend = 16;  // then whoever polls goes on
+  static constexpr std::size_t kBytesPerSend = 8 << 20;
   static constexpr unsigned kLooksPerPoll = 8;
   static constexpr unsigned kLooksPerPollAlone = 64;  // with the only peer there is
   static constexpr unsigned kMissesMax = 100;

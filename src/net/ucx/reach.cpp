@@ -66,7 +66,7 @@ struct KeyAsk {
 
 UcxPeer::UcxPeer(ProcessId number, const served::FrameLimits& limits, std::size_t request_bytes,
                  std::size_t reply_bytes)
-    : Peer(number, limits, request_bytes, reply_bytes, kSegmentBytes), line(limits), inbox(limits) {}
+    : Peer(number, limits, request_bytes, reply_bytes, kSegmentBytes, 1), line(limits), inbox(limits) {}
 UcxPeer::~UcxPeer() = default;
 
 // --- this process' regions ---
@@ -307,7 +307,7 @@ std::optional<bool> UcxTransport::try_alone(const Alone& request) {
   Request& waits = requests_[slot];
   waits.process.store(request.process, std::memory_order_relaxed);  // released by state
   waits.kind.store(request.kind, std::memory_order_relaxed);
-  waits.alone = true;  // nobody looks at the rest: RequestTable::find()
+  waits.unanswered.store(true, std::memory_order_release);  // nobody looks at the rest: RequestTable::find()
   waits.on_complete = request.on_complete;
   MemoryOp& op = *ops_[slot];
   op = {};

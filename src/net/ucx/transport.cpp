@@ -349,6 +349,7 @@ void UcxTransport::send_posted() {
     }
     served::thread_state().polls = before;
     poll_lock_.unlock();
+    ring_if_ended();
     if (!under_way) continue;
     armed_.store(true, std::memory_order_relaxed);  // whoever is woken arms: U2
     ring_all();
@@ -357,7 +358,7 @@ void UcxTransport::send_posted() {
 }
 
 void UcxTransport::send_batches(UcxPeer& to) {
-  std::array<iovec, 1 + served::SendQueue::kPartsMax> parts;
+  std::array<iovec, 1 + served::SendQueue::kPartsOfOneSegmentMax> parts;
   std::unique_lock lock(to.mutex);
   if (!to.wired && to.open && !to.deaf && (to.has_greeted || !to.queue.idle())) {
     lock.unlock();
@@ -382,6 +383,9 @@ void UcxTransport::send_batches(UcxPeer& to) {
     lock.lock();
     to.queue.advance(bytes);  // copied, or of no use any more
   }
+  const bool some_ended = has_ended_some(to);
+  lock.unlock();
+  batch_ended(some_ended);
 }
 
 // What waits for the line (control.hpp C2, C4).
@@ -390,16 +394,21 @@ void UcxTransport::send_line(UcxPeer& to) {
   std::unique_lock lock(to.mutex);
   if (!line.socket || line.deaf) return;
   bool full = false;
+  std::size_t bytes = 0;
   for (int batches = 0; !full && line.queue.compose(); ++batches) {
-    full = batches == kBatchesPerSend;  // epoll says at once that there is room
+    full = batches == kBatchesPerSend || bytes >= kLineBytesPerSend;  // epoll says at once that there is room
     if (full) break;
     lock.unlock();
     const std::ptrdiff_t sent = tcp::send_some(line.socket.fd(), line.queue.batch());
     lock.lock();
     line.deaf = sent < 0;
     full = sent <= 0;
-    if (!full) line.queue.advance(static_cast<std::size_t>(sent));
+    if (full) break;
+    line.queue.advance(static_cast<std::size_t>(sent));
+    if (!line.queue.batch().empty()) line.queue.cut();
+    bytes += static_cast<std::size_t>(sent);
   }
+  if (full) line.queue.cut();
   const bool wants_out = full && !line.deaf;
   if (wants_out == ((full_ & bit_of(to.process)) != 0)) return;
   full_ ^= bit_of(to.process);

@@ -71,6 +71,7 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
  private:
   static constexpr int kTurnsPerPoll = 8;
   static constexpr int kBatchesPerSend = 16;
+  static constexpr std::size_t kLineBytesPerSend = 8 << 20;
   static constexpr int kBusyMax = 3;  // in a row, then UCX says so for nothing (it has something to send and no room)
   static constexpr std::int64_t kNapNs = 200'000;
   static constexpr std::int64_t kControlIntervalNs = 100'000;

@@ -293,7 +293,8 @@ struct Sent {
   std::vector<std::pair<FrameKind, std::uint32_t>> frames;
   std::size_t batches = 0;
 };
-Sent drain(SendQueue& queue, std::size_t step) {
+// A connection that takes `step` bytes at a time, and whether it is full then.
+Sent drain(SendQueue& queue, std::size_t step, bool is_full_then = false) {
   Sent sent;
   Bytes stream;
   while (queue.compose()) {
@@ -306,6 +307,7 @@ Sent drain(SendQueue& queue, std::size_t step) {
       bytes += here;
     }
     queue.advance(bytes);
+    if (is_full_then) queue.cut();
     ++sent.batches;
   }
   for (std::size_t at = 0; at < stream.size();) {
@@ -333,7 +335,7 @@ TEST(TcpSendQueue, LongTransfersTakeTurnsAndShortFramesOvertakeThem) {
   }
   ASSERT_TRUE(queue.compose());
   ASSERT_NE(queue.push_request(request(FrameKind::kMessage, 9), false), nullptr);
-  const Sent sent = drain(queue, 100'000);
+  const Sent sent = drain(queue, 100'000, true);
   const std::vector<std::pair<FrameKind, std::uint32_t>> expected = {
       {FrameKind::kWrite, 1},   {FrameKind::kWrite, 2}, {FrameKind::kData, 1},
       {FrameKind::kMessage, 9}, {FrameKind::kData, 2},  {FrameKind::kData, 1},
@@ -341,6 +343,164 @@ TEST(TcpSendQueue, LongTransfersTakeTurnsAndShortFramesOvertakeThem) {
   EXPECT_EQ(sent.frames, expected);
   EXPECT_FALSE(queue.waits_bulk(1) || queue.batch_holds(1));
   EXPECT_TRUE(queue.idle());
+}
+
+TEST(TcpSendQueue, ABatchHasManySegmentsAndEndsBehindATransfer) {
+  SendQueue queue(64 * 1024, 64 * 1024);
+  Bytes large(3 * kSegmentBytesMax);
+  for (const std::uint32_t slot : {1u, 2u})
+    queue.push_bulk({Way::kToOrigin, slot, slot, 0, Walk(large.data(), large.size() / slot)});
+  EXPECT_EQ(queue.bulk_to_origin(), 2u);
+  const auto batch_bytes = [&] {
+    EXPECT_TRUE(queue.compose());
+    std::size_t bytes = 0;
+    for (const iovec& part : queue.batch()) bytes += part.iov_len;
+    return bytes;
+  };
+  EXPECT_EQ(batch_bytes(), 3 * (kSegmentBytesMax + kHeaderBytes) + kSegmentBytesMax / 2 + kHeaderBytes);  // 1, 2, 1, 2
+  EXPECT_EQ(queue.bulk_to_origin(), 1u);
+  queue.cut();  // of which none has begun
+  EXPECT_EQ(queue.bulk_to_origin(), 2u);
+  EXPECT_TRUE(queue.batch().empty() && !queue.idle());
+  queue.advance(batch_bytes());
+  EXPECT_EQ(batch_bytes(), kSegmentBytesMax + kHeaderBytes);
+  EXPECT_EQ(queue.bulk_to_origin(), 0u);
+  EXPECT_FALSE(queue.idle());
+  queue.advance(kSegmentBytesMax + kHeaderBytes);
+  EXPECT_TRUE(queue.idle());
+}
+
+// The connection takes exactly what one segment needs, and is full: nothing is forgotten, and a gathered transfer has its turn.
+TEST(TcpSendQueue, ACutAtTheEndOfASegmentEndsTheBatch) {
+  SendQueue queue(64 * 1024, 64 * 1024);
+  Bytes large(3 * kSegmentBytesMax);
+  queue.push_bulk({Way::kToOrigin, 1, 1, 0, Walk(large.data(), large.size())});
+  ASSERT_TRUE(queue.compose());
+  std::vector<Piece> pieces{{0, large.data(), 30'000}, {0, large.data() + 50'000, 30'000}};
+  queue.push_bulk({Way::kToOrigin, 2, 2, 0, Walk(std::move(pieces), 60'000)});
+  queue.advance(kHeaderBytes + kSegmentBytesMax);
+  queue.cut();
+  EXPECT_FALSE(queue.idle());
+  using Frames = std::vector<std::pair<FrameKind, std::uint32_t>>;
+  const auto data = [](std::uint32_t slot) { return std::pair{FrameKind::kData, slot}; };
+  EXPECT_EQ(drain(queue, kHeaderBytes + kSegmentBytesMax, true).frames, (Frames{data(2), data(1), data(1)}));
+  EXPECT_TRUE(queue.idle());
+  EXPECT_EQ(queue.bulk_to_origin(), 0u);
+}
+
+TEST(TcpSendQueue, MessagesAreHandedOverWithTheirLastByte) {
+  SendQueue queue(64 * 1024, 64 * 1024);
+  Bytes large(kSegmentBytesMax);
+  for (const std::uint64_t serial : {7u, 8u})
+    queue.push_bulk({Way::kToTarget, 3, serial, 0, Walk(large.data(), large.size()), false, true});
+  queue.push_bulk({Way::kToTarget, 4, 9, 0, Walk(large.data(), large.size())});  // a write
+  for (const std::uint64_t serial : {7u, 8u}) {
+    ASSERT_TRUE(queue.compose());
+    queue.advance(kHeaderBytes + kSegmentBytesMax - 1);
+    EXPECT_TRUE(queue.handed_over().empty());
+    EXPECT_FALSE(queue.take_handed_over(serial));
+    queue.advance(1);
+    ASSERT_EQ(queue.handed_over().size(), 1u);
+    EXPECT_EQ(queue.handed_over()[0].slot, 3u);
+    EXPECT_TRUE(queue.take_handed_over(serial));
+    EXPECT_FALSE(queue.take_handed_over(serial));
+  }
+  drain(queue, 1'000'000);
+  EXPECT_TRUE(queue.handed_over().empty());
+}
+
+// Whatever the connection takes, and whenever it is full: each transfer's bytes arrive in order and all of them, and requests
+// behind fences after the data before those.
+TEST(TcpSendQueue, AnyPaceCarriesEveryByteInOrder) {
+  struct Transfer {
+    Bytes data;
+    std::uint64_t arrived = 0;
+    std::uint64_t epoch = ~std::uint64_t{0};  // of a write
+  };
+  constexpr std::uint32_t kSegmentBytes = 4096;
+  std::mt19937_64 random(5);
+  std::uint64_t cuts = 0, in_one = 0;
+  for (int round = 0; round < 200; ++round) {
+    SendQueue queue(1 << 20, 1 << 20, kSegmentBytes, 1 + random() % SendQueue::kSegmentsMax);
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    std::uint64_t epochs = 0;
+    Bytes stream;
+    const auto push = [&] {
+      const auto slot = static_cast<std::uint32_t>(transfers.size());
+      Transfer& made = *transfers.emplace_back(std::make_unique<Transfer>());
+      made.data.resize(1 + random() % (6 * kSegmentBytes));
+      for (std::byte& each : made.data) each = static_cast<std::byte>(random());
+      if (random() % 4 == 0) {
+        queue.push_bulk({Way::kToOrigin, slot, slot + 1, 0, Walk(made.data.data(), made.data.size())});
+        return;
+      }
+      if (random() % 4 == 0) {
+        queue.fence();
+        ++epochs;
+      }
+      made.epoch = epochs;
+      ASSERT_NE(queue.push_request(request(FrameKind::kWrite, slot), true), nullptr);
+      if (random() % 4 == 0) {
+        std::vector<Piece> pieces;
+        for (std::size_t at = 0; at < made.data.size();) {
+          const std::size_t bytes = std::min<std::size_t>(1 + random() % 3000, made.data.size() - at);
+          pieces.push_back({0, made.data.data() + at, bytes});
+          at += bytes;
+        }
+        const std::uint64_t bytes = made.data.size();
+        queue.push_bulk({Way::kToTarget, slot, slot + 1, 0, Walk(std::move(pieces), bytes)});
+      } else {
+        queue.push_bulk({Way::kToTarget, slot, slot + 1, 0, Walk(made.data.data(), made.data.size())});
+      }
+    };
+    while (transfers.size() < 12 || !queue.idle()) {
+      if (transfers.size() < 12 && random() % 3 == 0) push();
+      if (!queue.compose()) continue;
+      // Often to the end of a segment, too.
+      std::size_t here = 1 + random() % (2 * kSegmentBytes), bytes = 0;
+      if (random() % 3 == 0 && !queue.batch().empty()) here = queue.batch()[0].iov_len;
+      in_one += queue.batch().size() > SendQueue::kPartsOfOneSegmentMax;
+      for (const iovec& part : queue.batch()) {
+        const std::size_t taken = std::min(part.iov_len, here);
+        const auto* from = static_cast<const std::byte*>(part.iov_base);
+        stream.insert(stream.end(), from, from + taken);
+        here -= taken;
+        bytes += taken;
+      }
+      queue.advance(bytes);
+      if (random() % 2 == 0) {
+        const std::size_t parts = queue.batch().size();
+        queue.cut();
+        cuts += queue.batch().size() != parts;
+      }
+    }
+    EXPECT_EQ(queue.bulk_to_origin(), 0u);
+    std::vector<std::uint64_t> announced;
+    for (std::size_t at = 0; at < stream.size();) {
+      FrameHeader header;
+      std::memcpy(&header, stream.data() + at, kHeaderBytes);
+      ASSERT_LT(header.slot, transfers.size());
+      Transfer& of = *transfers[header.slot];
+      if (header.kind == FrameKind::kWrite) {
+        for (const auto& each : transfers) {
+          if (each->epoch < of.epoch) {
+            ASSERT_EQ(each->arrived, each->data.size());
+          }
+        }
+      } else {
+        ASSERT_EQ(header.kind, FrameKind::kData);
+        ASSERT_EQ(header.serial, header.slot + 1);
+        ASSERT_EQ(header.offset, of.arrived);
+        ASSERT_LE(header.offset + header.body_bytes, of.data.size());
+        ASSERT_EQ(std::memcmp(stream.data() + at + kHeaderBytes, of.data.data() + of.arrived, header.body_bytes), 0);
+        of.arrived += header.body_bytes;
+      }
+      at += frame_bytes(header.body_bytes);
+    }
+    for (const auto& each : transfers) ASSERT_EQ(each->arrived, each->data.size());
+  }
+  EXPECT_GT(cuts, 100u);
+  EXPECT_GT(in_one, 100u);
 }
 
 TEST(TcpSendQueue, AFenceHoldsWhatFollowsUntilLongTransfersAreOver) {

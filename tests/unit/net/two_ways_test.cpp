@@ -3,11 +3,9 @@
 // it is refused: no memory is written behind its request's back.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <vector>
 
-#include "harness.hpp"
-#include "net/served/serve.hpp"
+#include "hand_fed.hpp"
 
 namespace ayatori::net::testing {
 namespace {
@@ -18,56 +16,8 @@ using served::FrameHeader;
 using served::FrameKind;
 using served::Way;
 
-constexpr std::size_t kBytes = 600'000;
+constexpr std::size_t kBytes = HandFed::kBytes;
 constexpr std::uint32_t kHalf = 300'000;
-
-// Processes 0 and 1; what comes from 1 is handed in, what goes to it is looked at.
-class HandFed final : public served::ServedTransport {
- public:
-  HandFed() : ServedTransport(config(), "hand-fed"), region_(kBytes) {
-    for (ProcessId p = 0; p < processes_; ++p)
-      peers_.push_back(std::make_unique<served::Peer>(p, limits_, served::ServedConfig{}.send_queue_bytes,
-                                                      reply_bytes_max(), 64 * 1024));
-    EXPECT_EQ(register_memory(region_.data(), kBytes, kAllRights), 0u);
-    peers_[1]->open = true;
-    begin();
-  }
-  ~HandFed() override {
-    accuse(other(), "the end");
-    progress();
-    end();
-  }
-
-  void start() override {}
-  served::Peer& other() { return *peers_[1]; }
-  bool accused() { return other().accused.load() != nullptr; }
-  // The first frame that this process has for the other.
-  FrameHeader sent() {
-    FrameHeader header;
-    std::lock_guard lock(other().mutex);
-    EXPECT_TRUE(other().queue.compose());
-    std::size_t bytes = 0;
-    std::memcpy(&header, other().queue.batch()[0].iov_base, served::kHeaderBytes);
-    for (const iovec& part : other().queue.batch()) bytes += part.iov_len;
-    other().queue.advance(bytes);
-    return header;
-  }
-
- private:
-  static served::ServedConfig config() {
-    served::ServedConfig config;
-    config.processes = 2;
-    config.progress_thread = false;
-    config.tells_failures = false;
-    return config;
-  }
-  void pump(served::Peer&) override {}
-  served::Work poll(std::int64_t) override { return {}; }
-  bool try_close(served::Peer&) override { return true; }
-  void heartbeat(served::Peer&, std::int64_t, bool) override {}
-
-  std::vector<std::byte> region_;
-};
 
 FrameHeader data_of(const FrameHeader& request, Way way, std::uint64_t offset, std::uint32_t bytes) {
   FrameHeader data;
@@ -95,7 +45,7 @@ struct HalfRead {
                                     local.data(),
                                     kBytes,
                                     {[](void* count, Completion) { ++*static_cast<int*>(count); }, &completions}}));
-    request = net.sent();
+    request = net.send();
     EXPECT_EQ(request.kind, FrameKind::kRead);
     EXPECT_TRUE(sink.on_data(data_of(request, Way::kToOrigin, 0, kHalf), &place));
     EXPECT_NE(place.walk, nullptr);
@@ -147,7 +97,7 @@ TEST(TwoWays, DataWithinDataOfTheSameWriteIsRefused) {
   write.header.serial = 7;
   write.header.total = kBytes;
   ASSERT_TRUE(sink.on_frame(write));
-  EXPECT_EQ(net.sent().kind, FrameKind::kGo);
+  EXPECT_EQ(net.send().kind, FrameKind::kGo);
   DataPlace place;
   ASSERT_TRUE(sink.on_data(data_of(write.header, Way::kToTarget, 0, kHalf), &place));
   EXPECT_FALSE(sink.on_data(data_of(write.header, Way::kToTarget, 0, kHalf), &place));
