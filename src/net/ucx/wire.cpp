@@ -25,9 +25,11 @@ constexpr unsigned kBatchId = 1;  // of the only active message
 // Of one message of UCX's TCP: holds the usual batch, so that it needs no putting together.
 constexpr const char* kTcpSegment = "272K";
 // Within the machine. Where the kernel's default is BBR it paces by timers as soon as it may send without end, and 64 KiB take
-// 36 us, not 9; UCX lets nobody choose another (tcp/socket.cpp does).
+// 36 us, not 9; UCX lets nobody choose another (tcp/socket.cpp does). With little unsent, a stream that does not wait for its
+// receiver lacks data in the kernel's eyes, not room, and BBR draws no conclusions.
 constexpr const char* kLoopbackWindow = "1M";
-constexpr std::size_t kDirectBytesMin = 4096;  // of a part that is worth sending from where it lies
+constexpr const char* kLoopbackUnsent = "224K";  // twice that in the kernel: holds a batch, nearly two
+constexpr std::size_t kDirectBytesMin = 4096;    // of a part that is worth sending from where it lies
 // Of the head of a message: UCX 1.13 keeps its length in 16 bits, whatever it says itself.
 constexpr std::size_t kHeadBytesMax = 65535;
 constexpr std::size_t kPaddingEnd = 8;
@@ -308,8 +310,12 @@ class UcxWire final : public Wire {
     // By either name: 1.13 knows a transport's settings here without its prefix alone, and takes others in silence.
     for (const char* name : {"TX_SEG_SIZE", "RX_SEG_SIZE", "TCP_TX_SEG_SIZE", "TCP_RX_SEG_SIZE"})
       ucx_.config_modify(settings, name, kTcpSegment);
-    if (config.devices == "lo" && std::getenv("UCX_TCP_RCVBUF") == nullptr && paces())
-      for (const char* name : {"RCVBUF", "TCP_RCVBUF"}) ucx_.config_modify(settings, name, kLoopbackWindow);
+    if (config.devices == "lo" && paces()) {
+      if (std::getenv("UCX_TCP_RCVBUF") == nullptr)
+        for (const char* name : {"RCVBUF", "TCP_RCVBUF"}) ucx_.config_modify(settings, name, kLoopbackWindow);
+      if (std::getenv("UCX_TCP_SNDBUF") == nullptr)
+        for (const char* name : {"SNDBUF", "TCP_SNDBUF"}) ucx_.config_modify(settings, name, kLoopbackUnsent);
+    }
     return status;
   }
 
