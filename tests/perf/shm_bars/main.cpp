@@ -37,6 +37,8 @@ struct Bar {
 struct Bars {
   Bar read{"8-byte read with a callback / the bare call", 1.3, ""};
   Bar write{"8-byte write with a callback / the bare call", 1.3, ""};
+  Bar get{"8-byte read / UCX's get in memory that it allocated", 1, ""};
+  Bar put{"8-byte write / UCX's put in memory that it allocated", 1, ""};
   Bar ucx{"active message there and back / UCX's", 0.6, ""};
   Bar gasnet{"active message there and back / GASNet-EX's 0.78 us", 0.6, ""};
   Bar barrier{"barrier of 2 processes", 0.4, "us"};
@@ -45,21 +47,31 @@ struct Bars {
   Bar threads{"read overhead o, 1 to 16 threads: highest / lowest", 1.2, ""};
   // Not bars: what they were made of.
   Bar flag{"a line there and back", 0, "us"}, rpc{"active message there and back", 0, "us"}, ucx_us{"UCX's", 0, "us"};
+  Bar read_ns{"8-byte read", 0, "ns"}, get_ns{"UCX's get", 0, "ns"};
+  Bar write_ns{"8-byte write", 0, "ns"}, put_ns{"UCX's put", 0, "ns"};
 
-  std::vector<Bar*> all() { return {&read, &write, &ucx, &gasnet, &barrier, &burn, &answer, &threads}; }
-  std::vector<Bar*> others() { return {&flag, &rpc, &ucx_us}; }
+  std::vector<Bar*> all() { return {&read, &write, &get, &put, &ucx, &gasnet, &barrier, &burn, &answer, &threads}; }
+  std::vector<Bar*> others() { return {&flag, &rpc, &ucx_us, &read_ns, &get_ns, &write_ns, &put_ns}; }
 };
 
 bool measure_round(Bars& bars) {
   const std::optional<bars::Pair> pair = bars::measure_pair();
-  const std::optional<double> ucx_ns = bars::measure_ucx_ns();
+  const std::optional<bars::Ucx> ucx = bars::measure_ucx();
   const std::optional<bars::Idle> idle = bars::measure_idle();
   const std::optional<bars::Threads> threads = bars::measure_threads();
   if (!pair || !idle || !threads) return false;
   bars.read.values.push_back(pair->read_ratio);
   bars.write.values.push_back(pair->write_ratio);
-  if (ucx_ns) bars.ucx.values.push_back(pair->rpc_ns / *ucx_ns);
-  if (ucx_ns) bars.ucx_us.values.push_back(*ucx_ns / 1000);
+  bars.read_ns.values.push_back(pair->read_ns);
+  bars.write_ns.values.push_back(pair->write_ns);
+  if (ucx) {
+    bars.ucx.values.push_back(pair->rpc_ns / ucx->rpc_ns);
+    bars.ucx_us.values.push_back(ucx->rpc_ns / 1000);
+    bars.get.values.push_back(pair->read_ns / ucx->get_ns);
+    bars.get_ns.values.push_back(ucx->get_ns);
+    bars.put.values.push_back(pair->write_ns / ucx->put_ns);
+    bars.put_ns.values.push_back(ucx->put_ns);
+  }
   bars.gasnet.values.push_back(pair->rpc_ns / kGasnetNs);
   bars.barrier.values.push_back(pair->barrier_ns / 1000);
   bars.burn.values.push_back(idle->burn);

@@ -38,18 +38,25 @@ template <std::size_t kBytes, class Operation>
   return ns;
 }
 
-// At each place a batch of ours, a batch bare, in turn; the median of the batches' ratios.
+struct Compared {  // medians of the batches
+  double ratio, own_ns;
+};
+
+// At each place a batch of ours, a batch bare, in turn.
 template <std::size_t... kPlaces, class Ours, class Bare>
-double ratio_at(std::index_sequence<kPlaces...>, int rounds, Ours& ours, Bare& bare) {
-  std::vector<double> ratios;
-  const auto add = [&](double own, double least) { ratios.push_back(own / least); };
+Compared compare_at(std::index_sequence<kPlaces...>, int rounds, Ours& ours, Bare& bare) {
+  std::vector<double> ratios, own_ns;
+  const auto add = [&](double own, double least) {
+    ratios.push_back(own / least);
+    own_ns.push_back(own);
+  };
   for (int i = 0; i < kBatches; ++i)
     (add(ns_further_down<16 * (1 + kPlaces)>(rounds, ours), ns_further_down<16 * (1 + kPlaces)>(rounds, bare)), ...);
-  return median(ratios);
+  return {median(ratios), median(own_ns)};
 }
 template <class Ours, class Bare>
-double ratio(int rounds, Ours&& ours, Bare&& bare) {
-  return ratio_at(std::make_index_sequence<8>(), rounds, ours, bare);
+Compared compare(int rounds, Ours&& ours, Bare&& bare) {
+  return compare_at(std::make_index_sequence<8>(), rounds, ours, bare);
 }
 
 void measure_words(net::Transport& transport, std::byte* memory, Pair* result) {
@@ -60,12 +67,16 @@ void measure_words(net::Transport& transport, std::byte* memory, Pair* result) {
   const bare::Memory bare_memory{memory + kBytes, kBytes};
   const auto bare_read = bare::pointer_to<net::ReadParams>(bare::read);
   const auto bare_write = bare::pointer_to<net::WriteParams>(bare::write);
-  result->read_ratio = ratio(
+  const Compared read = compare(
       kRounds, [&] { transport.try_read_async({1, peer, &word, 8, done}); },
       [&] { bare_read(bare_memory, {1, peer, &word, 8, done}); });
-  result->write_ratio = ratio(
+  const Compared write = compare(
       kRounds, [&] { transport.try_write_async({1, peer, &word, 8, done}); },
       [&] { bare_write(bare_memory, {1, peer, &word, 8, done}); });
+  result->read_ratio = read.ratio;
+  result->read_ns = read.own_ns;
+  result->write_ratio = write.ratio;
+  result->write_ns = write.own_ns;
 }
 
 // lines: [0] process 0 to 1, [1] back.

@@ -12,8 +12,9 @@ inline constexpr int kThreadCounts[] = {1, 2, 4, 8, 16};
 // Of two processes that poll, one on each of the first two CPUs that this process may use.
 struct Pair {
   double read_ratio = 0, write_ratio = 0;  // to the bare calls (bare_words.hpp)
-  double flag_ns = 0;                      // a line that goes to and fro: where the machine has put the two CPUs
-  double rpc_ns = 0;                       // 8 bytes there and back
+  double read_ns = 0, write_ns = 0;
+  double flag_ns = 0;  // a line that goes to and fro: where the machine has put the two CPUs
+  double rpc_ns = 0;   // 8 bytes there and back
   double barrier_ns = 0;
 };
 std::optional<Pair> measure_pair();
@@ -32,9 +33,12 @@ struct Idle {
 };
 std::optional<Idle> measure_idle();
 
-// UCX's own program, two processes on the same CPUs: an 8-byte active message there and back. nullopt: it is not installed
-// or fails.
-std::optional<double> measure_ucx_ns();
+// UCX's own program, two processes on the same CPUs: an 8-byte active message there and back, and 8-byte gets and puts in
+// memory that UCX has allocated. nullopt: it is not installed or fails.
+struct Ucx {
+  double rpc_ns = 0, get_ns = 0, put_ns = 0;
+};
+std::optional<Ucx> measure_ucx();
 
 void pin(int which);       // to the first or second CPU that this process may use
 void ordinary_schedule();  // whatever the program was started under

@@ -15,11 +15,16 @@
 namespace bars {
 namespace {
 
-constexpr const char* kIterations = "100000";
 constexpr int kLimitS = 20;  // of each process
 
-// Its standard output goes to `out`.
-pid_t start(int cpu, int out, const char* port, const char* server) {
+struct Test {
+  const char* name;
+  const char* iterations;
+};
+constexpr Test kMessages{"ucp_am_lat", "100000"}, kGets{"ucp_get", "1000000"}, kPuts{"ucp_put_bw", "1000000"};
+
+// The server, or, with its host, the client, whose standard output goes to `out`.
+pid_t start(int cpu, int out, const char* port, const Test& test, const char* server) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   pin(cpu);
@@ -31,8 +36,8 @@ pid_t start(int cpu, int out, const char* port, const char* server) {
   if (server == nullptr)
     execlp("ucx_perftest", "ucx_perftest", "-p", port, nullptr);
   else
-    execlp("ucx_perftest", "ucx_perftest", "-p", port, "-t", "ucp_am_lat", "-s", "8", "-n", kIterations, server,
-           nullptr);
+    execlp("ucx_perftest", "ucx_perftest", "-p", port, "-t", test.name, "-s", "8", "-O", "1", "-n", test.iterations,
+           server, nullptr);
   _exit(127);
 }
 
@@ -43,17 +48,19 @@ bool ended_well(pid_t pid) {
   return status == 0;
 }
 
-}  // namespace
+struct Figures {
+  double median_us, rate;  // one way; messages a second
+};
 
-std::optional<double> measure_ucx_ns() {
-  static int run = 0;
-  const std::string port = std::to_string(20'000 + (getpid() * 16 + run++) % 10'000);
+std::optional<Figures> run(const Test& test) {
+  static int runs = 0;
+  const std::string port = std::to_string(20'000 + (getpid() * 64 + runs++) % 10'000);
   int pipe_fds[2];
   const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nothing < 0 || pipe2(pipe_fds, O_CLOEXEC) != 0) return std::nullopt;
-  const pid_t server = start(1, nothing, port.c_str(), nullptr);
+  const pid_t server = start(1, nothing, port.c_str(), test, nullptr);
   usleep(300'000);  // nobody says when it listens
-  const pid_t client = start(0, pipe_fds[1], port.c_str(), "127.0.0.1");
+  const pid_t client = start(0, pipe_fds[1], port.c_str(), test, "127.0.0.1");
   close(pipe_fds[1]);
   close(nothing);
   std::string said;
@@ -64,13 +71,23 @@ std::optional<double> measure_ucx_ns() {
   const bool well = client > 0 && ended_well(client);
   if (!well && server > 0) kill(server, SIGKILL);  // it waits for a client, and is not reaped yet
   if (server > 0) ended_well(server);
-  // "Final: ITERATIONS MEDIAN AVERAGE ...": microseconds one way.
+  // "Final: ITERATIONS MEDIAN AVERAGE OVERALL (microseconds) AVERAGE OVERALL (MB/s) AVERAGE OVERALL (messages a second)"
   const std::size_t at = said.find("Final:");
-  double iterations = 0, one_way_us = 0;
+  Figures figures{};
   if (!well || at == std::string::npos ||
-      std::sscanf(said.c_str() + at, "Final: %lf %lf", &iterations, &one_way_us) != 2 || one_way_us <= 0)
+      std::sscanf(said.c_str() + at, "Final: %*f %lf %*f %*f %*f %*f %*f %lf", &figures.median_us, &figures.rate) !=
+          2 ||
+      figures.median_us <= 0 || figures.rate <= 0)
     return std::nullopt;
-  return 2 * one_way_us * 1000;
+  return figures;
+}
+
+}  // namespace
+
+std::optional<Ucx> measure_ucx() {
+  const std::optional<Figures> messages = run(kMessages), gets = run(kGets), puts = run(kPuts);
+  if (!messages || !gets || !puts) return std::nullopt;
+  return Ucx{2e3 * messages->median_us, 1e9 / gets->rate, 1e9 / puts->rate};
 }
 
 }  // namespace bars
