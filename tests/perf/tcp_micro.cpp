@@ -16,6 +16,8 @@ namespace {
 
 using namespace wire;
 
+constexpr std::size_t kWord = 8;  // what asks for a read, and acknowledges a write
+
 struct Bare {
   explicit Bare(net::tcp::Socket&& connected) : socket(std::move(connected)) {}
 
@@ -65,26 +67,34 @@ void ask(const Bare& bare, bool first, std::byte* data, std::size_t there, std::
   }
 }
 
+// One way; the last is answered.
+void stream_to(const Bare& bare, bool first, std::byte* data, std::size_t bytes, int count) {
+  for (int i = 0; i < count; ++i) first ? bare.send(data, bytes) : bare.receive(data, bytes);
+  first ? bare.receive(data, kWord) : bare.send(data, kWord);
+}
+
 int member(net::tcp::TcpConfig config, const Bare& bare, int rounds, const char* which) {
-  constexpr std::size_t kWord = 8;  // what asks for a read, and acknowledges a write
   net::tcp::TcpTransport net(std::move(config));
   Partner partner(net);
   net.start();
   std::vector<std::byte> memory(kBytesMax);
   Bars bars("bare socket", "tcp");
   if (partner.first()) bars.header();
-  const auto compare = [&](const char* what, std::size_t bytes, std::size_t there, std::size_t back, int window,
-                           auto&& ours) {
+  const auto compare_with = [&](const char* what, std::size_t bytes, bool streams, auto&& theirs, auto&& ours) {
     const std::string name = what + (" " + size_name(bytes));
     if (name.find(which) == std::string::npos) return;
-    const int count = batch_of(bytes, window > 1);
+    const int count = batch_of(bytes, streams);
     std::vector<double> theirs_ns, our_ns;
     for (int round = 0; round < rounds; ++round) {
-      theirs_ns.push_back(
-          timed(net, count, [&](int n) { ask(bare, partner.first(), memory.data(), there, back, n, window); }));
+      theirs_ns.push_back(timed(net, count, theirs));
       our_ns.push_back(timed(net, count, ours));
     }
     if (partner.first()) bars.line(name, theirs_ns, our_ns);
+  };
+  const auto compare = [&](const char* what, std::size_t bytes, std::size_t there, std::size_t back, int window,
+                           auto&& ours) {
+    const auto theirs = [&](int n) { ask(bare, partner.first(), memory.data(), there, back, n, window); };
+    compare_with(what, bytes, window > 1, theirs, ours);
   };
   for (const std::size_t bytes : kSizes) {
     if (partner.fits(bytes))
@@ -99,6 +109,10 @@ int member(net::tcp::TcpConfig config, const Bare& bare, int rounds, const char*
   for (const std::size_t bytes : kSizes) {
     compare("8 reads under way", bytes, kWord, bytes, kWindow, [&](int n) { partner.reads(bytes, n, kWindow); });
     compare("8 writes under way", bytes, bytes, kWord, kWindow, [&](int n) { partner.writes(bytes, n, kWindow); });
+  }
+  for (const std::size_t bytes : kSizes) {
+    const auto theirs = [&](int n) { stream_to(bare, partner.first(), memory.data(), bytes, n); };
+    compare_with("messages one way", bytes, true, theirs, [&](int n) { partner.message_stream(bytes, n); });
   }
   return bars.missed() != 0;
 }
