@@ -18,7 +18,7 @@ keeps() {
 
 attempts=
 keeps shm_bars
-keeps tcp_micro 21
-keeps ucx_micro 21
+keeps tcp_micro 24
+keeps ucx_micro 24
 keeps offload_micro tcp 200 7
 shown "all bars kept; attempts:$attempts"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tcp transport costs over what a bare socket does with the same messages: two processes over loopback, both
 // spinning on non-blocking sockets and giving way after every 16 misses. Bars: 1.2 (wire_pair.hpp). Status 1: one is missed.
-// Usage: tcp_micro [ROUNDS [WHICH]], WHICH: a part of the names of the lines that are wanted
-#include <poll.h>
+// Usage: tcp_micro [JOBS [WHICH]], WHICH: a part of the names of the lines that are wanted
+//
+// Each job has connections of its own (OtherConnections in wire_pair.hpp says why).
 #include <sched.h>
 #include <sys/socket.h>
 
@@ -16,6 +17,7 @@ namespace {
 
 using namespace wire;
 
+constexpr int kRounds = 3;        // of a job
 constexpr std::size_t kWord = 8;  // what asks for a read, and acknowledges a write
 
 struct Bare {
@@ -73,23 +75,23 @@ void stream_to(const Bare& bare, bool first, std::byte* data, std::size_t bytes,
   first ? bare.receive(data, kWord) : bare.send(data, kWord);
 }
 
-int member(net::tcp::TcpConfig config, const Bare& bare, int rounds, const char* which) {
+// Process 0 writes its lines to `results`.
+int member(net::tcp::TcpConfig config, const Bare& bare, const char* which, int results) {
   net::tcp::TcpTransport net(std::move(config));
   Partner partner(net);
   net.start();
   std::vector<std::byte> memory(kBytesMax);
-  Bars bars("bare socket", "tcp");
-  if (partner.first()) bars.header();
+  bool failed = false;
   const auto compare_with = [&](const char* what, std::size_t bytes, bool streams, auto&& theirs, auto&& ours) {
     const std::string name = what + (" " + size_name(bytes));
     if (name.find(which) == std::string::npos) return;
     const int count = batch_of(bytes, streams);
     std::vector<double> theirs_ns, our_ns;
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < kRounds; ++round) {
       theirs_ns.push_back(timed(net, count, theirs));
       our_ns.push_back(timed(net, count, ours));
     }
-    if (partner.first()) bars.line(name, theirs_ns, our_ns);
+    if (partner.first()) failed |= !tell(results, name, median(theirs_ns), median(our_ns));
   };
   const auto compare = [&](const char* what, std::size_t bytes, std::size_t there, std::size_t back, int window,
                            auto&& ours) {
@@ -114,25 +116,25 @@ int member(net::tcp::TcpConfig config, const Bare& bare, int rounds, const char*
     const auto theirs = [&](int n) { stream_to(bare, partner.first(), memory.data(), bytes, n); };
     compare_with("messages one way", bytes, true, theirs, [&](int n) { partner.message_stream(bytes, n); });
   }
-  return bars.missed() != 0;
+  return failed ? 3 : 0;
+}
+
+// Two processes, with other connections opened before the bare one, and between it and the transport's.
+int job(const char* which, OtherConnections& others, int results) {
+  others.open_some();
+  Connection ends = connect();
+  others.open_some();
+  return run_pair([&](net::tcp::TcpConfig config) {
+    const Bare bare(std::move(ends[static_cast<std::size_t>(config.self)]));
+    return member(std::move(config), bare, which, results);
+  });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 9;
-  net::tcp::Socket listener, near;
-  net::tcp::SocketAddress address;
-  if (!net::tcp::listen_on(net::tcp::kLoopback, 0, &listener, &address).ok()) return 3;
-  if (net::tcp::begin_connect(address, &near) != 0) return 3;
-  pollfd polled{listener.fd(), POLLIN, 0};
-  poll(&polled, 1, 10'000);
-  net::tcp::SocketAddress from;
-  from.bytes = sizeof from.storage;
-  net::tcp::Socket far(accept4(listener.fd(), from.get(), &from.bytes, SOCK_NONBLOCK));
-  net::tcp::set_connection_options(far.fd(), from);
-  return run_pair([&](net::tcp::TcpConfig config) {
-    const Bare bare(config.self == 1 ? std::move(far) : std::move(near));
-    return member(std::move(config), bare, rounds, argc > 2 ? argv[2] : "");
-  });
+  const int jobs = argc > 1 ? std::max(1, std::atoi(argv[1])) : 24;
+  const char* const which = argc > 2 ? argv[2] : "";
+  Bars bars("bare socket", "tcp");
+  return run_jobs(jobs, bars, [&](OtherConnections& others, int results) { return job(which, others, results); });
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ucx transport costs over what UCX's own ucx_perftest reaches (ucp_am_lat, ucp_am_bw), both by UCX's TCP over
-// loopback, in turns; each line by a connection of its own, as each run of ucx_perftest. Bars: 1.2 (wire_pair.hpp). Status 1: one is missed, 3: something is not there.
-// Usage: ucx_micro [ROUNDS [WHICH]], WHICH: a part of the names of the lines that are wanted
+// loopback, in turns; in each job each line by a connection of its own, as each run of ucx_perftest. Bars: 1.2
+// (wire_pair.hpp). Status 1: one is missed, 3: something is not there.
+// Usage: ucx_micro [JOBS [WHICH]], WHICH: a part of the names of the lines that are wanted
 #include <signal.h>
 #include <spawn.h>
 
@@ -31,6 +32,8 @@ int free_port() {
   return std::atoi(text.c_str() + text.rfind(':') + 1);
 }
 
+int warm_up_of(int count) { return std::max(2, count / 10); }
+
 // Microseconds a message, by ucx_perftest's "overall"; 0: it failed.
 double perftest_us(const char* test, std::size_t bytes, int count) {
   const std::string with_port = std::string(kPerftest) + " -p " + std::to_string(free_port());
@@ -39,7 +42,7 @@ double perftest_us(const char* test, std::size_t bytes, int count) {
   pid_t server = 0;
   if (posix_spawn(&server, "/bin/sh", nullptr, nullptr, const_cast<char**>(shell), environ) != 0) return 0;
   const std::string client = with_port + " 127.0.0.1 -c 0 -f -v -t " + test + " -s " + std::to_string(bytes) + " -n " +
-                             std::to_string(count) + " -w " + std::to_string(std::max(2, count / 10)) + " 2>/dev/null";
+                             std::to_string(count) + " -w " + std::to_string(warm_up_of(count)) + " 2>/dev/null";
   double us = 0;
   for (int i = 0; i < kTries && us == 0; ++i) {  // until the server listens
     std::FILE* const output = popen(client.c_str(), "r");
@@ -56,7 +59,7 @@ double perftest_us(const char* test, std::size_t bytes, int count) {
   return us;
 }
 
-struct Line {
+struct Test {
   const char* what;
   const char* test;
   std::size_t bytes;
@@ -66,12 +69,12 @@ struct Line {
   std::string name() const { return what + (" " + size_name(bytes)); }
 };
 
-std::vector<Line> all_lines() {
+std::vector<Test> all_lines() {
   const auto rpcs = [](Partner& partner, std::size_t bytes, int n) { partner.rpcs(bytes, n); };
   const auto messages = [](Partner& partner, std::size_t bytes, int n) { partner.messages(bytes, n); };
   const auto stream = [](Partner& partner, std::size_t bytes, int n) { partner.message_stream(bytes, n); };
   const auto writes = [](Partner& partner, std::size_t bytes, int n) { partner.writes(bytes, n, kWindow); };
-  std::vector<Line> lines;
+  std::vector<Test> lines;
   for (const std::size_t bytes : kSizes) {
     if (bytes <= net::ucx::UcxConfig{}.payload_bytes_max)
       lines.push_back({"RPC there and back", "ucp_am_lat", bytes, rpcs});
@@ -83,7 +86,7 @@ std::vector<Line> all_lines() {
   return lines;
 }
 
-int member(net::tcp::TcpConfig tcp, int rounds, const Line& line) {
+int member(net::tcp::TcpConfig tcp, const Test& line, int results) {
   net::ucx::UcxConfig config;
   static_cast<net::tcp::TcpConfig&>(config) = std::move(tcp);
   config.transports = "tcp";
@@ -95,40 +98,34 @@ int member(net::tcp::TcpConfig tcp, int rounds, const Line& line) {
   net::ucx::UcxTransport& net = *made;
   Partner partner(net);
   net.start();
-  Bars bars(kTheirs, kOurs);
   const int count = batch_of(line.bytes, line.streams());
-  bool failed = false;
-  std::vector<double> theirs_ns, our_ns;
-  for (int round = 0; round < rounds; ++round) {
-    if (partner.first()) {
-      const double us = perftest_us(line.test, line.bytes, count);
-      failed |= us == 0;
-      theirs_ns.push_back(us * 1e3 * (line.streams() ? 1 : kOneWay));
-    }
-    our_ns.push_back(timed(net, count, [&](int n) { line.ours(partner, line.bytes, n); }));
-  }
-  if (failed) {
-    std::fprintf(stderr, "ucx_perftest failed\n");
-    return 3;
-  }
-  if (partner.first()) bars.line(line.name(), theirs_ns, our_ns);
-  return bars.missed() != 0;
+  double theirs_us = 0;
+  if (partner.first()) theirs_us = perftest_us(line.test, line.bytes, count) * (line.streams() ? 1 : kOneWay);
+  line.ours(partner, line.bytes, warm_up_of(count));
+  const double our_ns = timed(net, count, [&](int n) { line.ours(partner, line.bytes, n); });
+  if (!partner.first()) return 0;
+  if (theirs_us == 0) std::fprintf(stderr, "ucx_perftest failed\n");
+  return theirs_us != 0 && tell(results, line.name(), 1e3 * theirs_us, our_ns) ? 0 : 3;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
+  const int jobs = argc > 1 ? std::max(1, std::atoi(argv[1])) : 24;
   if (!has_perftest()) {
     std::fprintf(stderr, "ucx_perftest is not installed: install ucx-utils (Debian's name)\n");
     return 3;
   }
-  Bars(kTheirs, kOurs).header();
-  int status = 0;
-  for (const Line& line : all_lines()) {
-    if (argc > 2 && line.name().find(argv[2]) == std::string::npos) continue;
-    status =
-        std::max(status, run_pair([&](net::tcp::TcpConfig config) { return member(std::move(config), rounds, line); }));
-  }
-  return status;
+  Bars bars(kTheirs, kOurs);
+  return run_jobs(jobs, bars, [&](OtherConnections& others, int results) {
+    int status = 0;
+    for (const Test& line : all_lines()) {
+      if (argc > 2 && line.name().find(argv[2]) == std::string::npos) continue;
+      others.open_some();
+      status = std::max(status,
+                        run_pair([&](net::tcp::TcpConfig config) { return member(std::move(config), line, results); }));
+      others.close_all();
+    }
+    return status;
+  });
 }
