@@ -59,6 +59,7 @@ struct Case {
   void (*run)(const Options&);
 };
 void fork_join(const Options&);       // fork_join.cpp
+void threads(const Options&);         // threads.cpp
 void steal(const Options&);           // steal.cpp
 void read_miss(const Options&);       // fault.cpp
 void read_stream(const Options&);     //

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What threads cost that nobody steals, on one worker, beside a locked instruction, which says what the machine is.
+#include <mutex>
+#include <utility>
+
+#include "cases.hpp"
+
+namespace cases {
+namespace {
+
+constexpr int kRounds = 5;
+
+// Nanoseconds each of `count` that f(count) does.
+template <class F>
+double ns_each(int count, F&& f) {
+  const std::int64_t start = now_ns();
+  f(count);
+  return static_cast<double>(now_ns() - start) / count;
+}
+
+void locked(int count) {
+  static std::uint64_t word;
+  for (int i = 0; i < count; ++i) {
+    std::uint64_t one = 1;
+    asm volatile("lock xaddq %0, %1" : "+r"(one), "+m"(word) : : "memory");
+  }
+}
+
+void empty_threads(int count) {
+  for (int i = 0; i < count; ++i) {
+    ayatori::thread t([] {});
+    t.join();
+  }
+}
+
+// Two threads that yield to each other.
+void yields(int count) {
+  const auto half = [count] {
+    for (int i = 0; i < count / 2; ++i) ayatori::this_thread::yield();
+  };
+  ayatori::thread other(half);
+  half();
+  other.join();
+}
+
+void locks(int count) {
+  ayatori::mutex mutex;
+  for (int i = 0; i < count; ++i) {
+    mutex.lock();
+    mutex.unlock();
+  }
+}
+
+// Each finds the mutex locked, and gets it from the other, which unlocks it and finds it locked.
+void hand_offs(int count) {
+  ayatori::mutex mutex;
+  const auto half = [count, &mutex] {
+    for (int i = 0; i < count / 2; ++i) const std::lock_guard lock(mutex);
+  };
+  mutex.lock();
+  ayatori::thread other(half);  // begins, and waits
+  mutex.unlock();
+  half();
+  other.join();
+}
+
+void round_trips(int count) {
+  ayatori::mutex mutex;
+  ayatori::condition_variable condition;
+  bool there = false;
+  const auto side = [&](bool mine) {
+    for (int i = 0; i < count; ++i) {
+      std::unique_lock lock(mutex);
+      condition.wait(lock, [&] { return there == mine; });
+      there = !mine;
+      condition.notify_one();
+    }
+  };
+  ayatori::thread other([&] { side(true); });
+  side(false);
+  other.join();
+}
+
+}  // namespace
+
+void threads(const Options& o) {
+  struct Operation {
+    const char* name;
+    void (*run)(int count);
+    int count;
+  };
+  constexpr Operation kOperations[] = {
+      {"a locked instruction (lock xadd)", locked, 10'000'000},
+      {"fork + join of an empty thread", empty_threads, 2'000'000},
+      {"yield to another thread", yields, 2'000'000},
+      {"lock + unlock of a free mutex", locks, 2'000'000},
+      {"hand-off of a mutex", hand_offs, 500'000},
+      {"condition variable, there and back", round_trips, 200'000},
+  };
+  std::vector<Samples> samples(std::size(kOperations), room(kRounds));
+  for (int round = 0; round < (o.quick ? 1 : kRounds); ++round)
+    for (std::size_t i = 0; i < std::size(kOperations); ++i)
+      samples[i].push_back(ns_each(o.quick ? 1000 : kOperations[i].count, kOperations[i].run));
+  for (std::size_t i = 0; i < std::size(kOperations); ++i) report(kOperations[i].name, "ns", samples[i]);
+}
+
+}  // namespace cases
