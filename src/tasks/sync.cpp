@@ -173,6 +173,12 @@ void unlock_native(Object& o, int actor) {
 
 void unlock_call(void* argument) { unlock_native(*static_cast<Object*>(argument), self()); }
 
+bool lock_fast(Object& o) {
+  std::uint32_t free_here = last(self());
+  return o.word.load(std::memory_order_relaxed) == free_here &&  // or the exchange would cost as much, and fail
+         o.word.compare_exchange_strong(free_here, free_here | kLocked, std::memory_order_acquire);  // Y3
+}
+
 bool unlock_fast(Object& o) {
   std::uint32_t w = o.word.load(std::memory_order_relaxed);
   AYT_CHECK((w & kLocked) != 0, "an ayatori::mutex that is not locked was unlocked");
@@ -514,8 +520,7 @@ void mutex_lock(Handle h) {
     return;
   }
   Object& o = object(h, Kind::kMutex);
-  std::uint32_t free_here = last(self());
-  if (o.word.compare_exchange_strong(free_here, last(self()) | kLocked, std::memory_order_acquire)) return;  // Y3
+  if (lock_fast(o)) return;
   if (ult::on_user_thread()) {
     ult::on_native(&op_lock, &o);
     return;
@@ -537,8 +542,7 @@ bool mutex_lock_until(Handle h, std::int64_t deadline_ns) {
     return !ask_and_wait(c)->timed_out;
   }
   Object& o = object(h, Kind::kMutex);
-  std::uint32_t free_here = last(self());
-  if (o.word.compare_exchange_strong(free_here, last(self()) | kLocked, std::memory_order_acquire)) return true;  // Y3
+  if (lock_fast(o)) return true;
   if (ult::on_user_thread()) {
     current()->deadline_ns = deadline_ns;
     ult::on_native(&op_lock_until, &o);
