@@ -300,6 +300,9 @@ void Dump::print() {
   for (int i = 0; i < c.workers; ++i)
     for (std::uint64_t age = 0; const Descriptor* const d = q.worker[i].deque.look(age); ++age)
       print_parked(d, base::formatted("ready, in the deque of worker {}.{}", self_, i));
+  for (int i = 0; i < c.workers; ++i)
+    for (std::uint64_t age = 0; const Descriptor* const d = q.worker[i].ring.look(age); ++age)
+      print_parked(d, base::formatted("ready, at worker {}.{}", self_, i));
   print_queue("ready", ult::queues_of(self_).ready);
   print_queue("placed", ult::queues_of(self_).placed);
   // The waiting ones: of all stacks ever handed out those that are here.

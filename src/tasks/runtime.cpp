@@ -81,7 +81,8 @@ Descriptor* steal_remote(Worker& w) {
   if (victim < 0) return nullptr;
   ProcessQueues& q = *s.queues[victim];
   bool worth = q.ready.count.load(std::memory_order_relaxed) != 0;
-  for (int i = 0; i < q.workers && !worth; ++i) worth = !q.worker[i].deque.looks_empty();
+  for (int i = 0; i < q.workers && !worth; ++i)
+    worth = !q.worker[i].deque.looks_empty() || !q.worker[i].ring.looks_empty();
   if (!worth) return nullptr;
   const std::int64_t start = base::real_now_ns();
   Descriptor* taken = nullptr;
@@ -438,31 +439,11 @@ StatsRow worker_stats() noexcept {
   return row;
 }
 
-namespace {
-struct NativeCall {
-  void (*f)(void*);
-  void* argument;
-};
-// One for each OS thread: on_native carries one pointer.
-thread_local NativeCall pending_call;
-}  // namespace
-
-[[gnu::noinline]] static void set_pending(void (*f)(void*), void* argument) { pending_call = {f, argument}; }
-[[gnu::noinline]] static NativeCall get_pending() { return pending_call; }
-
 void call_native(void (*f)(void*), void* argument) {
-  if (!ult::on_user_thread()) {
+  if (ult::on_user_thread())
+    ult::call_on_native(f, argument);
+  else
     f(argument);
-    return;
-  }
-  set_pending(f, argument);
-  ult::on_native(
-      [](Worker& w, Descriptor* self, void*) -> void* {
-        const NativeCall call = get_pending();
-        call.f(call.argument);
-        return ult::resume_here(w, self);
-      },
-      nullptr);
 }
 
 }  // namespace ayatori::tasks

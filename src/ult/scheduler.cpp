@@ -33,6 +33,10 @@ constinit Config the_config;
 namespace {
 
 constexpr std::size_t kNativeStackBytes = 512 * 1024;
+// Every so many takes the process's queues come before the worker's ring; every so many the clock is looked at, and after so
+// many of its ticks, about 1 and 8 ms, what other workers and other processes have comes first.
+constexpr std::uint32_t kQueuesMask = 31, kClockMask = 3;
+constexpr std::uint64_t kNearTicks = std::uint64_t{1} << 21, kFarTicks = std::uint64_t{1} << 24;
 
 struct Timer {
   std::int64_t when_ns;
@@ -195,8 +199,11 @@ void free_to(Descriptor* d, int process) noexcept {
 
 // ------------------------------------------------------------------------------------------------ timers
 
+bool has_timers() noexcept { return state().next_timer_ns.load(std::memory_order_relaxed) != INT64_MAX; }
+
 void run_timers() {
   State& s = state();
+  if (!has_timers()) return;
   const std::int64_t now = base::real_now_ns();
   if (now < s.next_timer_ns.load(std::memory_order_relaxed)) return;
   for (;;) {
@@ -288,15 +295,20 @@ Descriptor* take_new(Worker& w) noexcept {
   return take_start(w);
 }
 
-// Takes work of this process that no other worker's deque holds.
-Descriptor* take_ready(Worker& w) noexcept {
-  // Threads that wake each other again and again do not keep others from beginning.
-  const bool new_first = (++w.takes & 15) == 0;
-  if (new_first)
-    if (Descriptor* d = take_new(w)) return d;
-  if (Descriptor* d = mine().ready.pop()) return d;
-  return new_first ? nullptr : take_new(w);
+// U4
+void ring_lightly() noexcept {
+  if (mine().sleepers.load(std::memory_order_relaxed) != 0) ring(the_config.process);
 }
+
+// `d` waits until it is its turn at this worker, or at any other.
+void put_back(Worker& w, Descriptor* d) noexcept {
+  d->state = ThreadState::kReady;
+  if (!w.ring.try_push(d)) mine().ready.push(d);
+  ring_lightly();
+}
+
+// The newest of the worker's deque, or null.
+Descriptor* take_own(Worker& w) noexcept { return w.deque.looks_empty() ? nullptr : w.deque.pop(); }
 
 Descriptor* take_from_neighbour(Worker& w) noexcept {
   ProcessQueues& q = mine();
@@ -304,24 +316,65 @@ Descriptor* take_from_neighbour(Worker& w) noexcept {
   const std::uint64_t start = next_random(w);
   for (std::uint64_t i = 0; i < workers; ++i) {
     Worker& v = q.worker[(start + i) % workers];
-    if (&v == &w || v.deque.looks_empty()) continue;
-    if (Descriptor* d = v.deque.steal()) return d;
+    if (&v == &w) continue;
+    if (!v.deque.looks_empty())
+      if (Descriptor* d = v.deque.steal()) return d;
+    if (!v.ring.looks_empty())
+      if (Descriptor* d = v.ring.pop()) return d;
   }
   return nullptr;
 }
 
+Descriptor* steal_near(Worker& w) noexcept {
+  Descriptor* const d = take_from_neighbour(w);
+  if (d) ++w.counters.steals_local;
+  return d;
+}
+
+Descriptor* steal_far(Worker& w) noexcept {
+  Descriptor* const d = the_config.processes > 1 ? the_config.hooks.steal_remote(w) : nullptr;
+  if (d) ++w.counters.steals_remote;
+  return d;
+}
+
 Descriptor* steal_any(Worker& w) noexcept {
-  if (Descriptor* d = take_from_neighbour(w)) {
-    ++w.counters.steals_local;
-    return d;
+  Descriptor* const d = steal_near(w);
+  return d ? d : steal_far(w);
+}
+
+// What lies behind others, or under a continuation, at a worker that computes, is not left there by those who always have
+// threads of their own.
+Descriptor* take_from_others(Worker& w) noexcept {
+  const std::uint64_t now = __builtin_ia32_rdtsc();
+  if (now - w.looked_near < kNearTicks) return nullptr;
+  w.looked_near = now;
+  if (now - w.looked_far >= kFarTicks) {
+    w.looked_far = now;
+    if (Descriptor* d = steal_far(w)) return d;
   }
-  if (the_config.processes > 1) {
-    if (Descriptor* d = the_config.hooks.steal_remote(w)) {
-      ++w.counters.steals_remote;
-      return d;
-    }
+  return steal_near(w);
+}
+
+// Takes what this worker or its process has, and, now and then, others: threads that wake each other again and again, or
+// yield without end, do not keep anybody from beginning or from going on.
+Descriptor* take_ready(Worker& w) noexcept {
+  const std::uint32_t takes = ++w.takes;
+  if ((takes & kClockMask) == 0)
+    if (Descriptor* d = take_from_others(w)) return d;
+  if ((takes & kQueuesMask) != 0) {
+    if (Descriptor* d = w.ring.pop()) return d;
+    if (Descriptor* d = mine().ready.pop()) return d;
+    return take_new(w);
   }
-  return nullptr;
+  if (Descriptor* d = take_new(w)) return d;
+  if (Descriptor* d = mine().ready.pop()) return d;
+  return w.ring.pop();
+}
+
+bool finds_nothing(const ProcessQueues& q) noexcept {
+  for (int i = 0; i < q.workers; ++i)
+    if (!q.worker[i].ring.looks_empty()) return false;
+  return q.ready.count.load(std::memory_order_seq_cst) == 0 && q.placed.count.load(std::memory_order_seq_cst) == 0;
 }
 
 // Waits a little; longer the more often in a row nothing was found. Sleeps in the doorbell after a while.
@@ -342,7 +395,7 @@ void idle(Worker& w, std::uint32_t misses) noexcept {
   if (timer != INT64_MAX) nap = std::clamp<std::int64_t>(timer - base::real_now_ns(), 0, nap);
   const std::uint32_t bell = q.doorbell.load(std::memory_order_acquire);
   q.sleepers.fetch_add(1, std::memory_order_seq_cst);  // pairs with the fence in ring()
-  if (q.ready.count.load(std::memory_order_seq_cst) == 0 && q.placed.count.load(std::memory_order_seq_cst) == 0 &&
+  if (finds_nothing(q) &&
       (state().starts.load(std::memory_order_seq_cst) == 0 ||
        state().starved_ns.load(std::memory_order_relaxed) != 0) &&
       !finished())
@@ -363,6 +416,18 @@ AYT_CROSSES_FIBERS void* native_main(void* argument) {
   if (!leaving && the_config.hooks.user_mode) the_config.hooks.user_mode(true);
   fiber::leave_native(w, leaving);
   return sp;
+}
+
+AYT_CROSSES_FIBERS void* native_call(void* argument) {
+  Worker& w = *static_cast<Worker*>(argument);
+  fiber::arrived_native(w);
+  if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
+  if (keeps_too_many(w)) [[unlikely]]
+    spill(w);
+  w.call(w.argument);
+  if (the_config.hooks.user_mode) the_config.hooks.user_mode(true);
+  fiber::leave_native(w, false);
+  return w.current->sp;
 }
 
 void* op_end(Worker& w, Descriptor* self, void*) {
@@ -419,17 +484,20 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
 void* op_yield(Worker& w, Descriptor* self, void*) {
   poll();
   run_timers();
-  Descriptor* next = w.deque.pop();
+  Descriptor* next = take_own(w);
   if (!next) next = take_ready(w);
   if (!next && (++w.fruitless_yields & 7) == 0) {
     next = steal_any(w);
     if (!next) sched_yield();
   }
   if (!next || finished()) return go_on(w, self);
-  self->state = ThreadState::kReady;
-  mine().ready.push(self);
-  ring(the_config.process);
+  put_back(w, self);
   return resume_here(w, next);
+}
+
+void* op_resume_other(Worker& w, Descriptor* self, void* next) {
+  put_back(w, self);
+  return resume_here(w, static_cast<Descriptor*>(next));
 }
 
 void* op_fork_placed(Worker& w, Descriptor* self, void* argument) {
@@ -563,6 +631,8 @@ void make_ready(Descriptor* d, bool released) noexcept {
     if (!released) the_config.hooks.release();
     d->needs_acquire = true;
   }
+  Worker* const w = home == the_config.process ? current_worker() : nullptr;
+  if (w) return put_back(*w, d);
   d->state = ThreadState::kReady;
   the_config.queues[home]->ready.push(d);
   ring(home);
@@ -576,9 +646,9 @@ void* schedule(Worker& w) noexcept {
     if (keeps_too_many(w)) [[unlikely]]
       spill(w);
     // Who waits for a time is not kept waiting by those who always find work.
-    if (state().next_timer_ns.load(std::memory_order_relaxed) != INT64_MAX) run_timers();
+    run_timers();
     if ((++w.schedules & 15) == 0) net::poll_idle_transport();
-    Descriptor* d = w.deque.pop();
+    Descriptor* d = take_own(w);
     if (!d) d = take_ready(w);
     if (!d) {
       poll();
@@ -600,15 +670,22 @@ void* schedule(Worker& w) noexcept {
 Descriptor* take_across(int victim, std::uint64_t start) noexcept {
   ProcessQueues& q = *the_config.queues[victim];
   const auto workers = static_cast<std::uint64_t>(q.workers);
+  const auto pass = [&q, victim](Descriptor* d) {
+    d->state = ThreadState::kReady;
+    q.ready.push(d);
+    ring(victim);
+  };
   for (std::uint64_t i = 0; i < workers; ++i) {
     Worker& v = q.worker[(start + i) % workers];
     // A pinned thread would hide the younger ones for as long as its worker computes: it goes where its own process
     // finds it, as if a neighbour had taken it.
     while (Descriptor* d = v.deque.looks_empty() ? nullptr : v.deque.steal()) {
       if (d->pins == 0) return d;
-      d->state = ThreadState::kReady;
-      q.ready.push(d);
-      ring(victim);
+      pass(d);
+    }
+    while (Descriptor* d = v.ring.looks_empty() ? nullptr : v.ring.pop()) {
+      if (d->pins == 0) return d;
+      pass(d);
     }
   }
   return q.ready.pop_if([](const Descriptor* d) { return d->pins == 0; });
@@ -754,7 +831,34 @@ bool detach(Descriptor* child) noexcept {
 
 void end_thread() noexcept { end_current(); }
 
-void yield() noexcept { on_native(&op_yield, nullptr); }
+void yield() noexcept {
+  Worker* const w = current_worker();
+  // Every now and then the others have their turn: who begins, who was woken from elsewhere, what has arrived.
+  const bool others = ((w->takes + 1) & kQueuesMask) == 0 || has_timers() || finished();
+  if (fiber::kActive || others || !w->deque.looks_empty()) return on_native(&op_yield, nullptr);
+  Descriptor* const next = w->ring.pop();
+  if (!next) return on_native(&op_yield, nullptr);
+  ++w->takes;
+  if (next->needs_acquire || next->fault_frame) return on_native(&op_resume_other, next);
+  Descriptor* const self = w->current;
+  save_private(*w, self);
+  self->state = ThreadState::kReady;
+  next->state = ThreadState::kRunning;
+  ayt_switch_next(self, next, w);  // there is room in the ring: one was taken
+}
+
+// Less than on_native(): the thread is not left, so what it has in common with its worker stays there.
+void call_on_native(void (*f)(void*), void* argument) noexcept {
+  Worker* const w = current_worker();
+  Descriptor* const self = w->current;
+  const int error = *w->errno_address;
+  w->call = f;
+  w->argument = argument;
+  fiber::leave_thread(*w, self, false);
+  ayt_switch_call(&self->sp, w->native_sp, &native_call, w);
+  fiber::arrived_thread(*w, self);
+  *w->errno_address = error;
+}
 
 void sleep(std::int64_t ns) noexcept {
   if (ns <= 0) return yield();

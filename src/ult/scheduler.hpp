@@ -6,6 +6,8 @@
 //     thread first (thesis 6.2.4: no runtime lock is held on a stack of the space).
 // U2. A thread is put where others can find it only after its context is saved, from the native stack.
 // U3. The fast path of fork and join (nobody steals) has one atomic read-modify-write: the exchange in Deque::pop.
+// U4. Who makes a thread ready for its own worker wakes sleepers without a fence: one that goes to sleep at that moment may not
+//     be woken, and finds the thread when its nap of 1 ms at most is over.
 #pragma once
 
 #include <atomic>
@@ -89,6 +91,8 @@ void run_worker(int number, Descriptor* first);
 // possibly long) or schedule(). On a user-level thread only.
 using Operation = void* (*)(Worker&, Descriptor* self, void* argument);
 void on_native(Operation op, void* argument) noexcept;
+// Runs f(argument), which switches to no other thread, on the native stack. On a user-level thread only. errno stays.
+void call_on_native(void (*f)(void*), void* argument) noexcept;
 
 // Native stack: the next context to run on this worker; comes back with the worker's own context at the end of the job.
 void* schedule(Worker& worker) noexcept;

@@ -7,15 +7,29 @@
 
 #include <cstddef>
 
+#include "ult/arch/layout.h"
 #include "ult/thread.hpp"
 
 extern "C" {
 void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument) noexcept;
+void ayt_switch_next(ayatori::detail::Descriptor* self, ayatori::detail::Descriptor* next,
+                     ayatori::ult::Worker* worker) noexcept;
 void ayt_thread_entry();
 extern __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec")));
 }
 
 namespace ayatori::ult {
+
+static_assert(offsetof(Descriptor, sp) == AYT_DESCRIPTOR_SP);
+static_assert(offsetof(Descriptor, eh_caught) == AYT_DESCRIPTOR_EH_CAUGHT);
+static_assert(offsetof(Descriptor, eh_uncaught) == AYT_DESCRIPTOR_EH_UNCAUGHT);
+static_assert(offsetof(Descriptor, saved_errno) == AYT_DESCRIPTOR_ERRNO);
+static_assert(offsetof(Worker, current) == AYT_WORKER_CURRENT);
+static_assert(offsetof(Worker, eh) == AYT_WORKER_EH);
+static_assert(offsetof(Worker, errno_address) == AYT_WORKER_ERRNO);
+static_assert(offsetof(Worker, ring) + RunRing<Descriptor>::kTailAt == AYT_WORKER_RING_TAIL);
+static_assert(offsetof(Worker, ring) + RunRing<Descriptor>::kEntriesAt == AYT_WORKER_RING);
+static_assert(RunRing<Descriptor>::kRoom - 1 == AYT_RING_MASK);
 
 // Of this OS thread; null when it is no worker.
 inline Worker* current_worker() noexcept {

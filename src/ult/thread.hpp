@@ -3,7 +3,7 @@
 // processes at the same addresses, outside coherence, so that a thief on the same machine works on it directly.
 //
 // T1. Descriptor d belongs to stack slot d.slot for ever; who runs or holds the thread writes its other fields.
-// T2. A descriptor is in exactly one place: current of a worker, one deque, one ready or placed queue, one waiting list
+// T2. A descriptor is in exactly one place: current of a worker, one deque, one run ring, ready or placed queue, one waiting list
 //     (join word, synchronisation object, timer), one free list, or ended and not joined.
 // T3. sp is valid whenever the thread is not running; it is published by whatever puts the thread into its place.
 // T4. Free threads lie in the lists of workers (no more than Worker::keep each), spare in a process, or returned to it
@@ -19,6 +19,7 @@
 #include "base/shared_lock.hpp"
 #include "ult/deque.hpp"
 #include "ult/join_word.hpp"
+#include "ult/run_ring.hpp"
 
 namespace ayatori::detail {
 
@@ -181,11 +182,13 @@ struct alignas(64) Worker {
   void* os_sp = nullptr;                                      // the OS thread's own context, resumed at the end
   void* (*operation)(Worker&, Descriptor*, void*) = nullptr;  // being carried over to the native stack
   void* argument = nullptr;
+  void (*call)(void*) = nullptr;  // being carried over to the native stack, with argument
   std::uint64_t random = 0;
   std::uint32_t fruitless_yields = 0;
   std::uint32_t schedules = 0;
-  std::uint32_t takes = 0;     // looks at the process' queues
-  void* native_low = nullptr;  // of the native stack
+  std::uint32_t takes = 0;                        // of what is ready
+  std::uint64_t looked_near = 0, looked_far = 0;  // at what others have, by the processor's clock
+  void* native_low = nullptr;                     // of the native stack
   std::size_t native_bytes = 0;
   void* park_buffer = nullptr;  // park.hpp, down to parked_argument
   void* resume_buffer = nullptr;
@@ -200,6 +203,7 @@ struct alignas(64) Worker {
   const void* os_low = nullptr;
   std::size_t os_bytes = 0;
   WorkerCounters counters = {};
+  RunRing<Descriptor> ring;  // anybody takes
 };
 
 inline constexpr int kMaxWorkers = 256;

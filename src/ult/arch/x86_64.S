@@ -7,6 +7,8 @@
 // The x87 control word and mxcsr stay with the OS thread: a thread that changes the rounding mode restores it before it
 // forks, joins or ends.
 
+#include "ult/arch/layout.h"
+
         .text
 
 // void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument)
@@ -66,6 +68,73 @@ ayt_switch_call:
         ret
         .cfi_endproc
         .size   ayt_switch_call, . - ayt_switch_call
+
+// void ayt_switch_next(Descriptor* self, Descriptor* next, Worker* worker)
+// Saves the caller's context in self, resumes that of `next`, with its exception globals and errno, and adds self, which the
+// caller has saved else, to the worker's run ring, which has room: from then on others may run it, so its stack is left
+// before, and the stack of `next`, whose pages may be elsewhere, not used before the worker's state is that of `next`.
+        .globl  ayt_switch_next
+        .hidden ayt_switch_next
+        .type   ayt_switch_next, @function
+        .p2align 4
+ayt_switch_next:
+        .cfi_startproc
+        pushq   %rbp
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbp, 0
+        pushq   %rbx
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbx, 0
+        pushq   %r12
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r12, 0
+        pushq   %r13
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r13, 0
+        pushq   %r14
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r14, 0
+        pushq   %r15
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r15, 0
+        movq    %rsp, AYT_DESCRIPTOR_SP(%rdi)
+        movq    %rsi, AYT_WORKER_CURRENT(%rdx)
+        movq    AYT_DESCRIPTOR_SP(%rsi), %rsp
+        movq    AYT_WORKER_EH(%rdx), %rax
+        movq    AYT_DESCRIPTOR_EH_CAUGHT(%rsi), %rcx
+        movq    %rcx, (%rax)
+        movl    AYT_DESCRIPTOR_EH_UNCAUGHT(%rsi), %ecx
+        movl    %ecx, 8(%rax)
+        movq    AYT_WORKER_ERRNO(%rdx), %rax
+        movl    AYT_DESCRIPTOR_ERRNO(%rsi), %ecx
+        movl    %ecx, (%rax)
+        movq    AYT_WORKER_RING_TAIL(%rdx), %rax        // RunRing::try_push()
+        movl    %eax, %ecx
+        andl    $AYT_RING_MASK, %ecx
+        movq    %rdi, AYT_WORKER_RING(%rdx, %rcx, 8)
+        incq    %rax
+        movq    %rax, AYT_WORKER_RING_TAIL(%rdx)        // release, as every store of this machine
+        popq    %r15
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r15
+        popq    %r14
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r14
+        popq    %r13
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r13
+        popq    %r12
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r12
+        popq    %rbx
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbx
+        popq    %rbp
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbp
+        ret
+        .cfi_endproc
+        .size   ayt_switch_next, . - ayt_switch_next
 
 // First return address of a thread that is started by resuming it: its frame holds the function in rbx and the argument
 // in r12. The function does not return.
