@@ -300,6 +300,11 @@ void ring_lightly() noexcept {
   if (mine().sleepers.load(std::memory_order_relaxed) != 0) ring(the_config.process);
 }
 
+bool is_on_native(const Worker& w) noexcept {
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  return here - reinterpret_cast<std::uintptr_t>(w.native_low) < w.native_bytes;
+}
+
 // `d` waits until it is its turn at this worker, or at any other.
 void put_back(Worker& w, Descriptor* d) noexcept {
   d->state = ThreadState::kReady;
@@ -631,8 +636,9 @@ void make_ready(Descriptor* d, bool released) noexcept {
     if (!released) the_config.hooks.release();
     d->needs_acquire = true;
   }
+  // A fault handler, on its own stack, may have interrupted whoever adds to the ring (R1).
   Worker* const w = home == the_config.process ? current_worker() : nullptr;
-  if (w) return put_back(*w, d);
+  if (w && is_on_native(*w)) return put_back(*w, d);
   d->state = ThreadState::kReady;
   the_config.queues[home]->ready.push(d);
   ring(home);
