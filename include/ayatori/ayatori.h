@@ -6,7 +6,7 @@
  * arrived at a barrier is seen by the thread that was created, that joined it, locked, waited or left next, on whatever
  * process each of them runs. Plain globals are per process (docs/memory-model.md).
  *
- * Mutexes, condition variables, barriers and semaphores live anywhere in the space, or in static data: at one address
+ * Mutexes, condition variables, barriers, semaphores, read-write and spin locks live anywhere in the space, or in static data: at one address
  * of the program's static data they are ONE object for all processes, whichever of them initialised it. Elsewhere (the C
  * library's heap, thread-local storage, stacks of other OS threads) they belong to their process.
  *
@@ -114,6 +114,8 @@ int ayatori_mutex_destroy(ayatori_mutex_t* mutex); /* EBUSY: locked. EINVAL: not
 int ayatori_mutex_lock(ayatori_mutex_t* mutex);
 int ayatori_mutex_trylock(ayatori_mutex_t* mutex);
 int ayatori_mutex_timedlock(ayatori_mutex_t* mutex, const struct timespec* until);
+/* As timedlock, by CLOCK_REALTIME or CLOCK_MONOTONIC (EINVAL: another one). So are all functions with `clock` here. */
+int ayatori_mutex_clocklock(ayatori_mutex_t* mutex, clockid_t clock, const struct timespec* until);
 /* EPERM: the caller does not hold it (recursive, errorcheck; to unlock a normal one that is not locked ends the job). */
 int ayatori_mutex_unlock(ayatori_mutex_t* mutex);
 
@@ -144,6 +146,7 @@ int ayatori_cond_destroy(ayatori_cond_t* cond);                              /* 
  * again afterwards. timedwait: ETIMEDOUT at the time `until` of the condition's clock. */
 int ayatori_cond_wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex);
 int ayatori_cond_timedwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const struct timespec* until);
+int ayatori_cond_clockwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, clockid_t clock, const struct timespec* until);
 int ayatori_cond_signal(ayatori_cond_t* cond);
 int ayatori_cond_broadcast(ayatori_cond_t* cond);
 
@@ -151,6 +154,68 @@ int ayatori_condattr_init(ayatori_condattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_condattr_destroy(ayatori_condattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_condattr_setclock(ayatori_condattr_t* attr, clockid_t clock) AYATORI_NOEXCEPT; /* EINVAL: no clock for it */
 int ayatori_condattr_getclock(const ayatori_condattr_t* attr, clockid_t* clock) AYATORI_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------- read-write locks */
+
+typedef struct ayatori_rwlock {
+  uint64_t handle; /* 0: made when it is first used */
+  int kind;
+  int reserved;
+} ayatori_rwlock_t;
+typedef struct ayatori_rwlockattr {
+  int kind;
+  int shared;
+} ayatori_rwlockattr_t;
+
+/* Readers overtake writers that wait, so that a thread that reads may lock for reading again; or first come, first
+ * served: then it must not. */
+#define AYATORI_RWLOCK_PREFER_READER_NP 0
+#define AYATORI_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP 1
+#define AYATORI_RWLOCK_DEFAULT_NP AYATORI_RWLOCK_PREFER_READER_NP
+/* clang-format off */
+#define AYATORI_RWLOCK_INITIALIZER {0, AYATORI_RWLOCK_DEFAULT_NP, 0}
+#define AYATORI_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP {0, AYATORI_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP, 0}
+/* clang-format on */
+
+int ayatori_rwlock_init(ayatori_rwlock_t* lock, const ayatori_rwlockattr_t* attr); /* as ayatori_mutex_init */
+int ayatori_rwlock_destroy(ayatori_rwlock_t* lock); /* EBUSY: held. EINVAL: not initialised */
+/* EINVAL: not initialised (destroyed). EAGAIN: no room for the object of an initialiser. EDEADLK: the caller holds it for
+ * writing (not of try: EBUSY). timed, clock: ETIMEDOUT; EINVAL as ayatori_mutex_timedlock. */
+int ayatori_rwlock_rdlock(ayatori_rwlock_t* lock);
+int ayatori_rwlock_tryrdlock(ayatori_rwlock_t* lock);
+int ayatori_rwlock_timedrdlock(ayatori_rwlock_t* lock, const struct timespec* until);
+int ayatori_rwlock_clockrdlock(ayatori_rwlock_t* lock, clockid_t clock, const struct timespec* until);
+int ayatori_rwlock_wrlock(ayatori_rwlock_t* lock);
+int ayatori_rwlock_trywrlock(ayatori_rwlock_t* lock);
+int ayatori_rwlock_timedwrlock(ayatori_rwlock_t* lock, const struct timespec* until);
+int ayatori_rwlock_clockwrlock(ayatori_rwlock_t* lock, clockid_t clock, const struct timespec* until);
+int ayatori_rwlock_unlock(ayatori_rwlock_t* lock); /* EPERM: nobody holds it */
+
+int ayatori_rwlockattr_init(ayatori_rwlockattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_rwlockattr_destroy(ayatori_rwlockattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_rwlockattr_setkind_np(ayatori_rwlockattr_t* attr, int kind) AYATORI_NOEXCEPT; /* EINVAL */
+int ayatori_rwlockattr_getkind_np(const ayatori_rwlockattr_t* attr, int* kind) AYATORI_NOEXCEPT;
+/* What is said is kept and not looked at: every object works between processes. */
+int ayatori_rwlockattr_setpshared(ayatori_rwlockattr_t* attr, int shared) AYATORI_NOEXCEPT; /* EINVAL */
+int ayatori_rwlockattr_getpshared(const ayatori_rwlockattr_t* attr, int* shared) AYATORI_NOEXCEPT;
+
+/* ------------------------------------------------------------------------------------------------- spin locks */
+
+/* Who holds one may be suspended, and go on elsewhere: who waits gives its worker to other threads, as with a mutex. */
+typedef struct ayatori_spinlock {
+  uint64_t handle;
+} ayatori_spinlock_t;
+
+#define AYATORI_PROCESS_PRIVATE 0
+#define AYATORI_PROCESS_SHARED 1
+
+/* init: EAGAIN no room, EINVAL `shared` is neither. All others: EINVAL not initialised. destroy, trylock: EBUSY held. lock:
+ * EDEADLK, unlock: EPERM as an error-checking mutex. */
+int ayatori_spin_init(ayatori_spinlock_t* lock, int shared);
+int ayatori_spin_destroy(ayatori_spinlock_t* lock);
+int ayatori_spin_lock(ayatori_spinlock_t* lock);
+int ayatori_spin_trylock(ayatori_spinlock_t* lock);
+int ayatori_spin_unlock(ayatori_spinlock_t* lock);
 
 /* ------------------------------------------------------------------------------------------------- barriers */
 
@@ -189,6 +254,23 @@ typedef struct ayatori_once_control {
  * that leaves it ends the job. EINVAL: control or routine is null. EAGAIN: no room for another object. */
 int ayatori_once(ayatori_once_t* control, void (*routine)(void));
 
+/* ------------------------------------------------------------------------------------------------- thread-specific data */
+
+typedef uint32_t ayatori_key_t; /* 0: no key */
+
+#define AYATORI_KEYS_MAX 1024 /* of the job, at a time */
+#define AYATORI_DESTRUCTOR_ITERATIONS 4
+
+/* A key counts for the whole job: a thread finds its values wherever it goes. A key in static data is one for all
+ * processes: each of them may create it, for itself, and delete it again.
+ * When a thread ends, destructors of values that are not null run on it (user-level threads of C and C++, the first one if
+ * it calls ayatori_thread_exit, and OS threads of the program), in no order, up to AYATORI_DESTRUCTOR_ITERATIONS times.
+ * create: EAGAIN no key is left. delete: EINVAL no such key; destructors do not run. */
+int ayatori_key_create(ayatori_key_t* key, void (*destructor)(void*));
+int ayatori_key_delete(ayatori_key_t key);
+void* ayatori_getspecific(ayatori_key_t key);                  /* null: no value, no such key */
+int ayatori_setspecific(ayatori_key_t key, const void* value); /* EINVAL: no such key. ENOMEM */
+
 /* ------------------------------------------------------------------------------------------------- semaphores */
 
 typedef struct ayatori_sem {
@@ -206,6 +288,7 @@ int ayatori_sem_destroy(ayatori_sem_t* sem);
 int ayatori_sem_wait(ayatori_sem_t* sem);
 int ayatori_sem_trywait(ayatori_sem_t* sem);
 int ayatori_sem_timedwait(ayatori_sem_t* sem, const struct timespec* until);
+int ayatori_sem_clockwait(ayatori_sem_t* sem, clockid_t clock, const struct timespec* until);
 int ayatori_sem_post(ayatori_sem_t* sem);
 int ayatori_sem_getvalue(ayatori_sem_t* sem, int* value); /* 0 while threads wait */
 

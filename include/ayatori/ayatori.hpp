@@ -94,6 +94,17 @@ void mutex_destroy(const void* object, SyncHandle) noexcept;
 void mutex_lock(SyncHandle);
 bool mutex_try_lock(SyncHandle) noexcept;
 void mutex_unlock(SyncHandle) noexcept;
+bool mutex_lock_until(SyncHandle, std::int64_t steady_nanoseconds);  // false: the time is over
+// Of a recursive mutex: whether the caller holds it already, now once more; else, once it has locked it, it owns it. Three
+// calls, as the handle of an object in static data is another one where the caller goes on after a wait.
+bool recursive_lock_again(SyncHandle) noexcept;
+void recursive_own(SyncHandle) noexcept;
+void recursive_unlock(SyncHandle) noexcept;
+SyncHandle semaphore_create(void* object, std::ptrdiff_t value);
+void semaphore_destroy(const void* object, SyncHandle) noexcept;
+bool semaphore_acquire_until(SyncHandle, std::int64_t steady_nanoseconds);  // the greatest number: for ever
+bool semaphore_try_acquire(SyncHandle) noexcept;
+void semaphore_release(SyncHandle, std::ptrdiff_t count) noexcept;
 SyncHandle condition_create(void* object);
 void condition_destroy(const void* object, SyncHandle) noexcept;
 void condition_wait(SyncHandle condition, SyncHandle mutex);
@@ -107,6 +118,18 @@ bool barrier_arrive(SyncHandle, std::ptrdiff_t count, bool wait, bool drop);
 void barrier_release(SyncHandle) noexcept;
 std::uint64_t barrier_phase(SyncHandle) noexcept;  // the one in which the caller will arrive
 void barrier_wait_phase(SyncHandle, std::uint64_t phase);
+SyncHandle rwlock_create(void* object);  // nobody overtakes anybody
+void rwlock_destroy(const void* object, SyncHandle) noexcept;
+// false: the time is over. Throws std::system_error (resource_deadlock_would_occur): the caller holds it alone.
+bool rwlock_lock_until(SyncHandle, bool shared, std::int64_t steady_nanoseconds);
+bool rwlock_try_lock(SyncHandle, bool shared) noexcept;
+void rwlock_unlock(SyncHandle) noexcept;
+
+// Keys of thread-specific data; 0 is none. One in static data is one for all processes.
+std::uint32_t key_create(const void* object, void (*destructor)(void*));  // throws as mutex_create
+void key_delete(std::uint32_t key) noexcept;
+void* key_get(std::uint32_t key) noexcept;
+void key_set(std::uint32_t key, void* value);  // throws std::bad_alloc
 
 // Room for a global<T>: the same address in every process, as all members execute the same initialisers.
 void* global_reserve(std::size_t bytes, std::size_t align);
@@ -511,6 +534,193 @@ class basic_barrier {
   [[no_unique_address]] Completion completion_;
 };
 using barrier = basic_barrier<>;
+
+namespace detail {
+inline constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
+
+// For functions that take a deadline of the steady clock, which kForEver is not.
+template <class Rep, class Period>
+std::int64_t deadline_after(const std::chrono::duration<Rep, Period>& duration) {
+  return std::min(deadline_in(whole_ns(duration)), kForEver - 1);
+}
+template <class Clock, class Duration>
+std::int64_t deadline_at(const std::chrono::time_point<Clock, Duration>& time) {
+  return std::min(deadline_in(ns_until(time)), kForEver - 1);
+}
+
+template <bool kRecursive>
+class timed_mutex_base {
+ public:
+  timed_mutex_base() : handle_(mutex_create(&handle_)) {}
+  ~timed_mutex_base() { mutex_destroy(&handle_, handle_); }
+  timed_mutex_base(const timed_mutex_base&) = delete;
+  timed_mutex_base& operator=(const timed_mutex_base&) = delete;
+  void lock() {
+    if (again()) return;
+    mutex_lock(handle_);
+    own();
+  }
+  bool try_lock() noexcept { return again() || (mutex_try_lock(handle_) && own()); }
+  void unlock() noexcept {
+    if constexpr (kRecursive)
+      recursive_unlock(handle_);
+    else
+      mutex_unlock(handle_);
+  }
+  // false: the time is over. What is free is locked, whatever the time.
+  template <class Rep, class Period>
+  bool try_lock_for(const std::chrono::duration<Rep, Period>& duration) {
+    return lock_until(deadline_after(duration));
+  }
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return lock_until(deadline_at(time));
+  }
+
+ private:
+  bool lock_until(std::int64_t deadline) { return try_lock() || (mutex_lock_until(handle_, deadline) && own()); }
+  bool again() const noexcept {
+    if constexpr (kRecursive) return recursive_lock_again(handle_);
+    return false;
+  }
+  bool own() const noexcept {
+    if constexpr (kRecursive) recursive_own(handle_);
+    return true;
+  }
+  SyncHandle handle_;
+};
+}  // namespace detail
+
+// The standard's shapes. A lock is the thread's, on whatever process it goes on.
+using timed_mutex = detail::timed_mutex_base<false>;
+using recursive_timed_mutex = detail::timed_mutex_base<true>;
+using recursive_mutex = recursive_timed_mutex;
+
+// std::shared_mutex's and std::shared_timed_mutex's shape; first come, first served: a thread that holds it for reading must
+// not lock it again. What its holders wrote is visible to the next one that holds it alone.
+class shared_timed_mutex {
+ public:
+  shared_timed_mutex() : handle_(detail::rwlock_create(&handle_)) {}
+  ~shared_timed_mutex() { detail::rwlock_destroy(&handle_, handle_); }
+  shared_timed_mutex(const shared_timed_mutex&) = delete;
+  shared_timed_mutex& operator=(const shared_timed_mutex&) = delete;
+  // These throw std::system_error (resource_deadlock_would_occur) when the caller holds it alone, those with a time too.
+  void lock() { (void)detail::rwlock_lock_until(handle_, false, detail::kForEver); }
+  void lock_shared() { (void)detail::rwlock_lock_until(handle_, true, detail::kForEver); }
+  bool try_lock() noexcept { return detail::rwlock_try_lock(handle_, false); }
+  bool try_lock_shared() noexcept { return detail::rwlock_try_lock(handle_, true); }
+  template <class Rep, class Period>
+  bool try_lock_for(const std::chrono::duration<Rep, Period>& duration) {
+    return lock_until(false, detail::deadline_after(duration));
+  }
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return lock_until(false, detail::deadline_at(time));
+  }
+  template <class Rep, class Period>
+  bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& duration) {
+    return lock_until(true, detail::deadline_after(duration));
+  }
+  template <class Clock, class Duration>
+  bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return lock_until(true, detail::deadline_at(time));
+  }
+  void unlock() noexcept { detail::rwlock_unlock(handle_); }
+  void unlock_shared() noexcept { detail::rwlock_unlock(handle_); }
+
+ private:
+  bool lock_until(bool shared, std::int64_t deadline) {
+    return detail::rwlock_try_lock(handle_, shared) || detail::rwlock_lock_until(handle_, shared, deadline);
+  }
+  detail::SyncHandle handle_;
+};
+using shared_mutex = shared_timed_mutex;
+
+// std::counting_semaphore's shape. What a thread wrote before it released is visible to one that acquires after it.
+template <std::ptrdiff_t kMost = std::numeric_limits<std::int32_t>::max()>
+class counting_semaphore {
+  static_assert(kMost >= 0 && kMost <= std::numeric_limits<std::int32_t>::max());
+
+ public:
+  explicit counting_semaphore(std::ptrdiff_t value) : handle_(detail::semaphore_create(&handle_, value)) {}
+  ~counting_semaphore() { detail::semaphore_destroy(&handle_, handle_); }
+  counting_semaphore(const counting_semaphore&) = delete;
+  counting_semaphore& operator=(const counting_semaphore&) = delete;
+  static constexpr std::ptrdiff_t max() noexcept { return kMost; }
+  void release(std::ptrdiff_t count = 1) noexcept { detail::semaphore_release(handle_, count); }
+  void acquire() { (void)detail::semaphore_acquire_until(handle_, detail::kForEver); }
+  bool try_acquire() noexcept { return detail::semaphore_try_acquire(handle_); }
+  template <class Rep, class Period>
+  bool try_acquire_for(const std::chrono::duration<Rep, Period>& duration) {
+    return acquire_until(detail::deadline_after(duration));
+  }
+  template <class Clock, class Duration>
+  bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return acquire_until(detail::deadline_at(time));
+  }
+
+ private:
+  bool acquire_until(std::int64_t deadline) {
+    return detail::semaphore_try_acquire(handle_) || detail::semaphore_acquire_until(handle_, deadline);
+  }
+  detail::SyncHandle handle_;
+};
+using binary_semaphore = counting_semaphore<1>;
+
+// std::latch's shape. What was written before a count down is visible to those that waited.
+class latch {
+ public:
+  explicit latch(std::ptrdiff_t expected) : handle_(expected > 0 ? detail::barrier_create(&handle_, expected) : 0) {}
+  ~latch() { detail::barrier_destroy(&handle_, handle_); }
+  latch(const latch&) = delete;
+  latch& operator=(const latch&) = delete;
+  static constexpr std::ptrdiff_t max() noexcept { return std::numeric_limits<std::int32_t>::max(); }
+  // In all at most as often as was expected.
+  void count_down(std::ptrdiff_t count = 1) {
+    if (count > 0 && detail::barrier_arrive(handle_, count, false, false)) detail::barrier_release(handle_);
+  }
+  bool try_wait() const {
+    if (handle_ != 0 && detail::barrier_phase(handle_) == 0) return false;
+    wait();
+    return true;
+  }
+  void wait() const {
+    if (handle_ != 0) detail::barrier_wait_phase(handle_, 0);
+  }
+  void arrive_and_wait(std::ptrdiff_t count = 1) {
+    count_down(count);
+    wait();
+  }
+
+ private:
+  detail::SyncHandle handle_;
+};
+
+// A T of each thread, for threads that go on elsewhere (a thread_local belongs to an OS thread). Made when its thread first
+// asks for it, destroyed when that ends; of one whose local is gone before, no destructor runs. A local in static data is one
+// for all processes. Throws std::system_error when no key is left (1024 in the job, with those of the C interface).
+template <class T>
+class local {
+ public:
+  local() : key_(detail::key_create(&key_, [](void* value) { delete static_cast<T*>(value); })) {}
+  ~local() { detail::key_delete(key_); }
+  local(const local&) = delete;
+  local& operator=(const local&) = delete;
+  // Of the calling thread. Throws std::bad_alloc, and what T's constructor throws.
+  T& get() const {
+    if (void* const there = detail::key_get(key_)) return *static_cast<T*>(there);
+    auto made = std::make_unique<T>();
+    detail::key_set(key_, made.get());
+    return *made.release();
+  }
+  T& operator*() const { return get(); }
+  T* operator->() const { return &get(); }
+  // Has the calling thread one?
+  bool has_value() const noexcept { return detail::key_get(key_) != nullptr; }
+
+ private:
+  std::uint32_t key_;
+};
 
 // std::atomic's shape; works between processes: operations are carried out on the owner's copy. An operation with
 // release order first publishes what this process wrote, one with acquire order then lets go of what it cached, so

@@ -13,6 +13,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "net/bootstrap/surroundings.hpp"
 #include "tasks/atomics.hpp"
+#include "tasks/keys.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
@@ -265,6 +266,40 @@ void mutex_destroy(const void* object, SyncHandle h) noexcept {
 void mutex_lock(SyncHandle h) { tasks::sync::mutex_lock(h); }
 bool mutex_try_lock(SyncHandle h) noexcept { return tasks::sync::mutex_try_lock(h); }
 void mutex_unlock(SyncHandle h) noexcept { tasks::sync::mutex_unlock(h); }
+bool mutex_lock_until(SyncHandle h, std::int64_t steady_ns) { return tasks::sync::mutex_lock_until(h, steady_ns); }
+
+bool recursive_lock_again(SyncHandle h) noexcept {
+  tasks::sync::Holding now = tasks::sync::holding(h);  // the caller's own number is written by itself alone
+  if (now.owner != tasks::sync::caller_number()) return false;
+  ++now.depth;
+  tasks::sync::set_holding(h, now);
+  return true;
+}
+void recursive_own(SyncHandle h) noexcept { tasks::sync::set_holding(h, {tasks::sync::caller_number(), 1}); }
+void recursive_unlock(SyncHandle h) noexcept {
+  tasks::sync::Holding now = tasks::sync::holding(h);
+  AYT_CHECK(now.owner == tasks::sync::caller_number(),
+            "an ayatori::recursive_mutex was unlocked by who does not hold it");
+  if (--now.depth == 0) now.owner = 0;
+  tasks::sync::set_holding(h, now);
+  if (now.depth == 0) tasks::sync::mutex_unlock(h);
+}
+
+SyncHandle semaphore_create(void* object, std::ptrdiff_t value) {
+  AYT_CHECK(value >= 0 && value <= std::ptrdiff_t{tasks::sync::kSemaphoreMax}, "a semaphore of {}", value);
+  return construct_object(object, tasks::sync::Kind::kSemaphore, value);
+}
+void semaphore_destroy(const void* object, SyncHandle h) noexcept {
+  tasks::sync::destruct(object, h, tasks::sync::Kind::kSemaphore);
+}
+bool semaphore_acquire_until(SyncHandle h, std::int64_t steady_ns) { return tasks::sync::semaphore_wait(h, steady_ns); }
+bool semaphore_try_acquire(SyncHandle h) noexcept { return tasks::sync::semaphore_try_wait(h); }
+void semaphore_release(SyncHandle h, std::ptrdiff_t count) noexcept {
+  for (std::ptrdiff_t i = 0; i < count; ++i)
+    AYT_CHECK(tasks::sync::semaphore_post(h), "an ayatori::counting_semaphore went above {}",
+              std::uint32_t{tasks::sync::kSemaphoreMax});
+}
+
 SyncHandle condition_create(void* object) { return construct_object(object, tasks::sync::Kind::kCondition, 0); }
 void condition_destroy(const void* object, SyncHandle h) noexcept {
   tasks::sync::destruct(object, h, tasks::sync::Kind::kCondition);
@@ -288,6 +323,36 @@ bool barrier_arrive(SyncHandle h, std::ptrdiff_t count, bool wait, bool drop) {
 void barrier_release(SyncHandle h) noexcept { tasks::sync::barrier_release(h); }
 std::uint64_t barrier_phase(SyncHandle h) noexcept { return tasks::sync::barrier_phase(h); }
 void barrier_wait_phase(SyncHandle h, std::uint64_t phase) { tasks::sync::barrier_wait_phase(h, phase); }
+
+SyncHandle rwlock_create(void* object) {
+  return construct_object(object, tasks::sync::Kind::kRwLock, tasks::sync::kFirstComeFirstServed);
+}
+void rwlock_destroy(const void* object, SyncHandle h) noexcept {
+  tasks::sync::destruct(object, h, tasks::sync::Kind::kRwLock);
+}
+bool rwlock_lock_until(SyncHandle h, bool shared, std::int64_t steady_ns) {
+  const tasks::sync::RwLocked locked = tasks::sync::rwlock_lock(h, shared, steady_ns);
+  if (locked == tasks::sync::RwLocked::kDeadlock)
+    throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur), "ayatori::shared_mutex");
+  return locked == tasks::sync::RwLocked::kYes;
+}
+bool rwlock_try_lock(SyncHandle h, bool shared) noexcept { return tasks::sync::rwlock_try_lock(h, shared); }
+void rwlock_unlock(SyncHandle h) noexcept {
+  AYT_CHECK(tasks::sync::rwlock_unlock(h), "an ayatori::shared_mutex that nobody holds was unlocked");
+}
+
+std::uint32_t key_create(const void* object, void (*destructor)(void*)) {
+  api::ensure_started();  // as construct_object
+  if (const tasks::keys::Key key = tasks::keys::create(object, destructor)) return key;
+  throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "ayatori::local");
+}
+void key_delete(std::uint32_t key) noexcept {
+  if (!tasks::finished()) tasks::keys::erase(key);
+}
+void* key_get(std::uint32_t key) noexcept { return tasks::keys::get(key); }
+void key_set(std::uint32_t key, void* value) {
+  if (tasks::keys::set(key, value) == tasks::keys::Set::kNoMemory) throw std::bad_alloc();
+}
 
 void* global_reserve(std::size_t bytes, std::size_t align) {
   // Program order of the initialisers is the same in all members, so the addresses are too.

@@ -23,6 +23,7 @@ Handle create_object(Kind kind, std::uint32_t type, std::uint32_t value) noexcep
       case Kind::kCondition: h = sync::condition_create(); break;
       case Kind::kBarrier: h = sync::barrier_create(value); break;
       case Kind::kSemaphore: h = sync::semaphore_create(value); break;
+      case Kind::kRwLock: h = sync::rwlock_create(); break;
       case Kind::kFree: return 0;
     }
   } catch (const std::exception&) {
@@ -37,6 +38,7 @@ void end_object(Handle h) noexcept {
   if (sync::alive(h, Kind::kCondition)) return sync::condition_destroy(h);
   if (sync::alive(h, Kind::kBarrier)) return sync::barrier_destroy(h);
   if (sync::alive(h, Kind::kSemaphore)) return sync::semaphore_destroy(h);
+  if (sync::alive(h, Kind::kRwLock)) return sync::rwlock_destroy(h);
 }
 
 bool shared_static(const void* word, Reach reach) noexcept {

@@ -13,7 +13,7 @@
 #include <exception>
 #include <limits>
 
-#include "api/c_objects.hpp"
+#include "api/c_sync.hpp"
 #include "ayatori/ayatori.h"
 #include "ayatori/ayatori.hpp"
 #include "base/clock.hpp"
@@ -26,11 +26,16 @@ namespace {
 
 namespace ayt = ayatori;
 namespace sync = ayatori::tasks::sync;
+using ayt::api::deadline_of;
+using ayt::api::destroy;
 using ayt::api::ensure_object;
 using ayt::api::find_object;
 using ayt::api::Handle;
+using ayt::api::has_deadlines;
+using ayt::api::kDestroyed;
 using ayt::api::Kind;
 using ayt::api::Reach;
+using ayt::api::valid;
 
 // Never inlined: a thread-local's address is not kept across a switch of threads.
 [[gnu::noinline]] int fail(int error) noexcept {
@@ -38,34 +43,7 @@ using ayt::api::Reach;
   return -1;
 }
 
-// Unique among all who can hold a mutex (M1).
-std::uint64_t own_number() noexcept {
-  if (ayt::ult::on_user_thread()) return ayt::ult::number_of(ayt::ult::current_worker()->current);
-  return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(ayt::tasks::self()) << 32 |
-         static_cast<std::uint32_t>(gettid());
-}
-
-bool valid(const timespec* t) noexcept { return t && t->tv_nsec >= 0 && t->tv_nsec < ayt::base::kNsPerSecond; }
-
-// The time `until` of `clock` on the scale of base::real_now_ns(), within what it can hold.
-std::int64_t deadline_of(const timespec& until, clockid_t clock) noexcept {
-  timespec now{};
-  clock_gettime(clock, &now);
-  std::int64_t left = 0;
-  const std::int64_t forever = std::numeric_limits<std::int64_t>::max() - 1;
-  if (__builtin_sub_overflow(until.tv_sec, now.tv_sec, &left) ||
-      __builtin_mul_overflow(left, ayt::base::kNsPerSecond, &left) ||
-      __builtin_add_overflow(left, until.tv_nsec - now.tv_nsec, &left) ||
-      __builtin_add_overflow(left, ayt::base::real_now_ns(), &left))
-    return until.tv_sec > now.tv_sec ? forever : 0;
-  return left;
-}
-
 // ------------------------------------------------------------------------------------------------ mutex
-
-// Type of a destroyed object, which must not be made anew by its next use. Looked at only where there is no object: one
-// in static data may have been made anew by another process.
-constexpr int kDestroyed = -1;
 
 // 0: error_of says why.
 Handle mutex_of(ayatori_mutex_t* m) noexcept {
@@ -79,7 +57,7 @@ int relock(Handle h, int if_checked) noexcept {
   const std::uint32_t type = sync::type_of(h);
   if (type == AYATORI_MUTEX_NORMAL) return -1;
   sync::Holding now = sync::holding(h);
-  if (now.owner != own_number()) return -1;
+  if (now.owner != sync::caller_number()) return -1;
   if (type == AYATORI_MUTEX_ERRORCHECK) return if_checked;
   if (now.depth == std::numeric_limits<std::uint32_t>::max()) return EAGAIN;
   ++now.depth;
@@ -88,10 +66,11 @@ int relock(Handle h, int if_checked) noexcept {
 }
 
 void own(Handle h, std::uint32_t depth) noexcept {
-  if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) sync::set_holding(h, {own_number(), depth});
+  if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) sync::set_holding(h, {sync::caller_number(), depth});
 }
 
-int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until) noexcept {
+// Until the time `until` of *clock, or of the condition's own where clock is null; for ever without `until`.
+int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until, const clockid_t* clock) noexcept {
   const Handle c = cond->clock == kDestroyed
                        ? find_object(&cond->handle, Kind::kCondition)
                        : ensure_object(&cond->handle, Kind::kCondition, static_cast<std::uint32_t>(cond->clock));
@@ -100,12 +79,12 @@ int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until) no
   std::int64_t deadline = std::numeric_limits<std::int64_t>::max();
   if (until) {
     if (!valid(until)) return EINVAL;
-    deadline = deadline_of(*until, static_cast<clockid_t>(sync::type_of(c)));
+    deadline = deadline_of(*until, clock ? *clock : static_cast<clockid_t>(sync::type_of(c)));
   }
   std::uint32_t depth = 0;
   if (sync::type_of(m) != AYATORI_MUTEX_NORMAL) {
     const sync::Holding now = sync::holding(m);
-    if (now.owner != own_number()) return EPERM;
+    if (now.owner != sync::caller_number()) return EPERM;
     depth = now.depth;
     sync::set_holding(m, {0, 0});
   }
@@ -120,15 +99,6 @@ int notify(ayatori_cond_t* cond, bool all) noexcept {
     return 0;
   }
   return cond->clock == kDestroyed ? EINVAL : 0;  // nobody has waited on an initialiser that has no object yet
-}
-
-// Ends what an initialiser or init made. `missing`: what to return where there is nothing.
-int destroy(std::uint64_t* word, Kind kind, int missing) noexcept {
-  const Handle h = find_object(word, kind);
-  if (h == 0) return missing;
-  if (sync::busy(h)) return EBUSY;
-  ayt::api::destroy_object(word, h);
-  return 0;
 }
 
 // ------------------------------------------------------------------------------------------------ once
@@ -200,12 +170,17 @@ int ayatori_mutex_trylock(ayatori_mutex_t* mutex) {
 }
 
 int ayatori_mutex_timedlock(ayatori_mutex_t* mutex, const struct timespec* until) {
+  return ayatori_mutex_clocklock(mutex, CLOCK_REALTIME, until);
+}
+
+int ayatori_mutex_clocklock(ayatori_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
+  if (!has_deadlines(clock)) return EINVAL;
   const Handle h = mutex_of(mutex);
   if (h == 0) return error_of(mutex);
   if (const int done = relock(h, EDEADLK); done >= 0) return done;
   if (!sync::mutex_try_lock(h)) {  // the time is looked at only where the lock must be waited for
     if (!valid(until)) return EINVAL;
-    if (!sync::mutex_lock_until(h, deadline_of(*until, CLOCK_REALTIME))) return ETIMEDOUT;
+    if (!sync::mutex_lock_until(h, deadline_of(*until, clock))) return ETIMEDOUT;
   }
   own(h, 1);
   return 0;
@@ -216,7 +191,7 @@ int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
   if (h == 0) return mutex->type == kDestroyed ? EINVAL : EPERM;
   if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) {
     sync::Holding now = sync::holding(h);
-    if (now.owner != own_number()) return EPERM;
+    if (now.owner != sync::caller_number()) return EPERM;
     --now.depth;
     if (now.depth == 0) now.owner = 0;
     sync::set_holding(h, now);
@@ -257,9 +232,13 @@ int ayatori_cond_destroy(ayatori_cond_t* cond) {
   return failed;
 }
 
-int ayatori_cond_wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex) { return wait(cond, mutex, nullptr); }
+int ayatori_cond_wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex) { return wait(cond, mutex, nullptr, nullptr); }
 int ayatori_cond_timedwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const struct timespec* until) {
-  return until ? wait(cond, mutex, until) : EINVAL;
+  return until ? wait(cond, mutex, until, nullptr) : EINVAL;
+}
+int ayatori_cond_clockwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, clockid_t clock,
+                           const struct timespec* until) {
+  return until && has_deadlines(clock) ? wait(cond, mutex, until, &clock) : EINVAL;
 }
 int ayatori_cond_signal(ayatori_cond_t* cond) { return notify(cond, false); }
 int ayatori_cond_broadcast(ayatori_cond_t* cond) { return notify(cond, true); }
@@ -273,7 +252,7 @@ int ayatori_condattr_destroy(ayatori_condattr_t* attr) noexcept {
   return 0;
 }
 int ayatori_condattr_setclock(ayatori_condattr_t* attr, clockid_t clock) noexcept {
-  if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC) return EINVAL;
+  if (!has_deadlines(clock)) return EINVAL;
   attr->clock = clock;
   return 0;
 }
@@ -333,11 +312,16 @@ int ayatori_sem_trywait(ayatori_sem_t* sem) {
 }
 
 int ayatori_sem_timedwait(ayatori_sem_t* sem, const struct timespec* until) {
+  return ayatori_sem_clockwait(sem, CLOCK_REALTIME, until);
+}
+
+int ayatori_sem_clockwait(ayatori_sem_t* sem, clockid_t clock, const struct timespec* until) {
+  if (!has_deadlines(clock)) return fail(EINVAL);
   const Handle h = find_object(&sem->handle, Kind::kSemaphore);
   if (h == 0) return fail(EINVAL);
   if (sync::semaphore_try_wait(h)) return 0;  // the time is looked at only where it must wait
   if (!valid(until)) return fail(EINVAL);
-  return sync::semaphore_wait(h, deadline_of(*until, CLOCK_REALTIME)) ? 0 : fail(ETIMEDOUT);
+  return sync::semaphore_wait(h, deadline_of(*until, clock)) ? 0 : fail(ETIMEDOUT);
 }
 
 int ayatori_sem_post(ayatori_sem_t* sem) {

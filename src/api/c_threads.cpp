@@ -19,6 +19,7 @@
 #include "dsm/dsm.hpp"
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "tasks/keys.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/current.hpp"
@@ -79,11 +80,17 @@ bool all_ended() noexcept {
   return sum(&ult::WorkerCounters::c_begun) == ended;
 }
 
+// Before the thread is counted as ended: its destructors may begin others.
+void end_values() noexcept {
+  if (current()->has_values) ayt::tasks::keys::end_values();
+}
+
 // An exception that leaves the routine finds no handler and ends the job by std::terminate, as this is noexcept.
 [[gnu::noinline]] void bottom_of_thread(void* object) noexcept {
   const auto* t = static_cast<Thread*>(object);
   void* const result = t->routine(t->argument);
   current()->result = result;
+  end_values();
   count(&ult::WorkerCounters::c_ended);
 }
 
@@ -94,6 +101,7 @@ bool all_ended() noexcept {
 // ------------------------------------------------------------------------------------------------ exit
 
 [[noreturn]] void finish_exit() noexcept {
+  end_values();
   if (current()->root) {
     while (!all_ended()) ult::sleep(ayt::base::kNsPerMs);
     ayt::net::bootstrap::set_result(0);

@@ -24,6 +24,7 @@
 #include "net/bootstrap/surroundings.hpp"
 #include "net/job_network.hpp"
 #include "net/open/prepare.hpp"
+#include "tasks/keys.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
@@ -130,6 +131,7 @@ __attribute__((constructor(101))) void start() {
   dsm::reserve(processes);
   tasks::reserve(processes);
   tasks::sync::reserve();
+  tasks::keys::reserve();
   check_mode::reserve(processes);
   if (&net::prepare_open != nullptr) net::prepare_open();
   boot::fork_members();

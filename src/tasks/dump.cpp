@@ -176,13 +176,13 @@ std::string Dump::waited(const Descriptor& d) {
                              owner_of(child));
     }
     case ThreadState::kLocking: {
-      if (!d.wait_object) return base::formatted("waits for a mutex of process {}", sync::keeper(d.wait_mutex));
+      if (!d.wait_object) return base::formatted("waits for a mutex of process {}", sync::keeper(d.wait_value));
       const sync::Waited w = sync::describe(d.wait_object, memory_);
       return base::formatted("waits for {} {}, locked at process {}", w.kind, w.handle, w.last_process);
     }
     case ThreadState::kWaiting: {
       if (!d.wait_object)
-        return base::formatted("waits at process {}, which keeps what it waits for", sync::keeper(d.wait_mutex));
+        return base::formatted("waits at process {}, which keeps what it waits for", sync::keeper(d.wait_value));
       const sync::Waited w = sync::describe(d.wait_object, memory_);
       if (w.expected > 0)
         return base::formatted("waits at {} {}: {} of {} have arrived", w.kind, w.handle, w.arrived, w.expected);

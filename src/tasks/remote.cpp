@@ -746,6 +746,7 @@ Descriptor* spare_threads(int process, std::uint32_t count) {
     d.error = nullptr;
     d.joined = 0;
     d.pins = 0;
+    d.has_values = false;
     d.fault_frame = nullptr;
     d.needs_acquire = false;
     dsm::remote()->take_dead_slot(spare.slot, spare.moves);

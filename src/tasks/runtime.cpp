@@ -22,6 +22,7 @@
 #include "net/bootstrap/barrier.hpp"
 #include "net/bootstrap/bootstrap.hpp"
 #include "tasks/dump.hpp"
+#include "tasks/keys.hpp"
 #include "tasks/remote.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
@@ -350,6 +351,7 @@ void attach(int self, int workers) {
   c.hooks.home = home_of;
   c.hooks.more_threads = more_threads;
   c.hooks.writable = writable;
+  c.hooks.thread_ends = keys::end_values;
   c.hooks.root_ended = root_ended;
   if (s.processes > 1) c.hooks.user_mode = dsm::set_syscall_catching;
   if (dsm::fetches_take_time()) c.hooks.poll = dsm::poll;

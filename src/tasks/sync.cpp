@@ -9,6 +9,7 @@
 #include "base/clock.hpp"
 #include "gas/space.hpp"
 #include "tasks/address_table.hpp"
+#include "tasks/keys.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync_ask.hpp"
@@ -20,6 +21,25 @@
 namespace ayatori::tasks::sync {
 
 constinit State state;
+
+void give(int process) {
+  if (!gas::apart())
+    fences().give(process);
+  else if (process == self())
+    dsm::release(process);
+}
+void take() {
+  if (gas::apart())
+    dsm::acquire();
+  else
+    fences().take(self());
+}
+
+void see_all(std::uint64_t from_processes) {
+  for (int p = 0; p < processes(); ++p)
+    if ((from_processes >> p & 1) != 0 && p != self()) give(p);
+  if ((from_processes & ~(std::uint64_t{1} << self())) != 0) take();
+}
 
 namespace {
 
@@ -35,19 +55,6 @@ void see_last(int from) {
   else
     fences().pass(from, self());
 }
-void give(int process) {
-  if (!gas::apart())
-    fences().give(process);
-  else if (process == self())
-    dsm::release(process);
-}
-void take() {
-  if (gas::apart())
-    dsm::acquire();
-  else
-    fences().take(self());
-}
-
 // `d`, in no list, goes on after something that process `actor` did.
 void go_on(Descriptor* d, int actor, bool released) {
   const bool here = actor == self();
@@ -214,7 +221,7 @@ bool timed_out(Descriptor* d, std::uint64_t sequence) {
   condition->guard.unlock();
   if (waits) {
     d->timed_out = true;
-    relock(d, d->wait_mutex);
+    relock(d, d->wait_value);
   }
   return false;  // made ready by relock or by the notifier
 }
@@ -245,7 +252,7 @@ void unlock_for(Handle h, int actor) {
 
 void* op_condition_wait(Worker& w, Descriptor* self_, void* argument) {
   Object& condition = *static_cast<Object*>(argument);
-  const Handle mutex = self_->wait_mutex;
+  const Handle mutex = self_->wait_value;
   const std::int64_t deadline = self_->deadline_ns;
   self_->state = ThreadState::kWaiting;
   self_->wait_object = &condition;
@@ -263,19 +270,12 @@ void notify_native(Object& condition, bool all) {
     Descriptor* d = condition.waiters.pop();
     condition.guard.unlock();
     if (!d) return;
-    relock(d, d->wait_mutex);
+    relock(d, d->wait_value);
     if (!all) return;
   }
 }
 
 // ------------------------------------------------------------------------------------------------ barrier
-
-// Everything written at `from_processes` before is at its owner, and this process looks again (Y2).
-void see_all(std::uint64_t from_processes) {
-  for (int p = 0; p < processes(); ++p)
-    if ((from_processes >> p & 1) != 0 && p != self()) give(p);
-  if ((from_processes & ~(std::uint64_t{1} << self())) != 0) take();
-}
 
 void arrive_native_last(Object& o) { see_all(o.leaving_processes); }
 
@@ -460,7 +460,9 @@ void busy_native(void* argument) {
   auto& call = *static_cast<ObjectCall*>(argument);
   Object& o = *call.object;
   o.guard.lock();
-  call.done = !o.waiters.empty() || (o.kind == Kind::kMutex && (o.word.load(std::memory_order_relaxed) & kLocked) != 0);
+  call.done = !o.waiters.empty() ||
+              (o.kind == Kind::kMutex && (o.word.load(std::memory_order_relaxed) & kLocked) != 0) ||
+              (o.kind == Kind::kRwLock && o.expected != 0);
   o.guard.unlock();
 }
 
@@ -588,14 +590,14 @@ bool condition_wait(Handle c, Handle m, std::int64_t deadline_ns) {
   if (!away(m)) (void)object(m, Kind::kMutex);
   if (ult::on_user_thread()) {
     Descriptor* d = current();
-    d->wait_mutex = m;
+    d->wait_value = m;
     d->deadline_ns = deadline_ns;
     ult::on_native(&op_condition_wait, &condition);
     d = current();
     return !d->timed_out;  // a timer that is left behind runs dry
   }
   Descriptor* d = os_descriptor();
-  d->wait_mutex = m;
+  d->wait_value = m;
   enlist(condition, d);
   if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, timed_out, d->wait_sequence);
   mutex_unlock(m);
@@ -804,7 +806,7 @@ std::uint64_t serve(const Call& call) {
     case Ask::kConditionWait: {
       Descriptor* d = waiter();
       if (self() == 0) c.other = local_handle(c.other);
-      d->wait_mutex = c.other;
+      d->wait_value = c.other;
       enlist(object(c.object, Kind::kCondition), d);
       if (deadline != kForEver) ult::add_timer(d, deadline, timed_out, d->wait_sequence);
       unlock_for(c.other, c.actor);
@@ -841,6 +843,9 @@ std::uint64_t serve(const Call& call) {
       break;
     }
     case Ask::kSemaphorePost: answer(waiter(), post_unit(object(c.object, Kind::kSemaphore), c.actor)); break;
+    case Ask::kRwLock:
+    case Ask::kRwTryLock: serve_rwlock(c, waiter(), deadline); break;
+    case Ask::kRwUnlock: return serve_rwlock(c, nullptr, deadline) ? 1 : 0;
     case Ask::kDestroy:
       (void)object(c.object, static_cast<Kind>(c.count));  // twice is fatal, as everywhere
       destroy_native(reinterpret_cast<void*>(c.object));   // NOLINT
@@ -859,6 +864,12 @@ std::uint64_t serve(const Call& call) {
     case Ask::kReplaceAddress: return address_table::replace(address(), c.object, c.other);
     case Ask::kEraseAddress: return address_table::erase(address());
     case Ask::kShareStatic: return share_here(static_cast<std::uintptr_t>(c.count), c.other, 1);
+    case Ask::kCreateKey:
+      return keys::create_here(static_cast<std::uintptr_t>(c.count),
+                               reinterpret_cast<keys::Destructor>(c.other),  // NOLINT
+                               c.actor);
+    case Ask::kEraseKey: return keys::erase_here(static_cast<keys::Key>(c.count), c.actor) ? 1 : 0;
+    case Ask::kFindKey: return keys::find_here(static_cast<keys::Key>(c.count));
     case Ask::kUnshareStatic: return unshare_here(static_cast<std::uintptr_t>(c.count));
   }
   return 0;
@@ -886,6 +897,7 @@ Waited describe(const void* wait_object, StackMemory& memory) {
       w.expected = o->expected;
       break;
     case Kind::kSemaphore: w.kind = "semaphore"; break;
+    case Kind::kRwLock: w.kind = "read-write lock"; break;
   }
   return w;
 }

@@ -25,7 +25,7 @@
 namespace ayatori::tasks::sync {
 
 using Handle = std::uint64_t;
-enum class Kind : std::uint32_t { kFree, kMutex, kCondition, kBarrier, kSemaphore };
+enum class Kind : std::uint32_t { kFree, kMutex, kCondition, kBarrier, kSemaphore, kRwLock };
 
 void reserve();  // before the fork
 
@@ -53,7 +53,7 @@ void barrier_wait_phase(Handle, std::uint64_t phase);
 // Returns true in one thread of each round. Not to be mixed with barrier_arrive on one barrier.
 bool barrier_wait(Handle);
 
-// As create and destroy of this kind, for an object of C++ at `where` (Y6). `expected`: of a barrier.
+// As create and destroy of this kind, for an object of C++ at `where` (Y6). `expected`: of a barrier; type of a read-write lock, value of a semaphore.
 Handle construct(const void* where, Kind kind, std::ptrdiff_t expected);
 void destruct(const void* where, Handle, Kind kind) noexcept;
 
@@ -65,6 +65,20 @@ bool semaphore_wait(Handle, std::int64_t deadline_ns);
 bool semaphore_try_wait(Handle) noexcept;
 bool semaphore_post(Handle) noexcept;  // false: the value is kSemaphoreMax
 std::uint32_t semaphore_value(Handle) noexcept;
+
+// Many readers or one writer. By type_of(): readers overtake waiting writers, so that a thread may hold it for reading several
+// times, or nobody overtakes anybody.
+inline constexpr std::uint32_t kPreferReaders = 0, kFirstComeFirstServed = 1;
+enum class RwLocked { kYes, kTimedOut, kDeadlock };  // kDeadlock: the caller holds it for writing
+Handle rwlock_create();
+void rwlock_destroy(Handle) noexcept;
+// deadline_ns: base::real_now_ns() scale; INT64_MAX: none.
+RwLocked rwlock_lock(Handle, bool shared, std::int64_t deadline_ns);
+bool rwlock_try_lock(Handle, bool shared) noexcept;
+bool rwlock_unlock(Handle) noexcept;  // false: nobody holds it
+
+// Of whoever calls, unique among all who can hold a lock.
+std::uint64_t caller_number() noexcept;
 
 // For callers that report misuse instead of ending the job (the C interface).
 bool alive(Handle, Kind) noexcept;
@@ -97,6 +111,9 @@ enum class Ask : std::uint32_t {
   kSemaphoreWait,  // deadline
   kSemaphoreTryWait,
   kSemaphorePost,
+  kRwLock,     // wait: for reading; count: the caller's number; deadline. answer: barrier_last, it would deadlock
+  kRwTryLock,  // as kRwLock; answer: barrier_last, it is taken
+  kRwUnlock,   // a value: somebody held it
   kDestroy,
   kPhase,  // a value, as the rest
   kSemaphoreValue,
@@ -111,6 +128,9 @@ enum class Ask : std::uint32_t {
   kEraseAddress,
   kShareStatic,    // count: address; other: the new one. The one that all share
   kUnshareStatic,  // count: address. Whether that was the last user
+  kCreateKey,      // count: address; other: destructor. The key, as keys::create_here
+  kEraseKey,       // count: key, as the next
+  kFindKey,
 };
 struct Call {
   Ask ask;

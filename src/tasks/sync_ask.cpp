@@ -26,7 +26,7 @@ std::uint64_t& answered() {
 
 bool orders_before(Ask ask) noexcept {  // what the asker wrote must be seen by others
   return ask != Ask::kLock && ask != Ask::kTryLock && ask != Ask::kWaitPhase && ask != Ask::kSemaphoreWait &&
-         ask != Ask::kSemaphoreTryWait && ask < Ask::kDestroy;
+         ask != Ask::kSemaphoreTryWait && ask != Ask::kRwLock && ask != Ask::kRwTryLock && ask < Ask::kDestroy;
 }
 // Tables of addresses are process 0's.
 int keeper_of(const Call& c) noexcept { return c.ask < Ask::kFindAddress ? holder_of(c.object) : 0; }
@@ -34,9 +34,9 @@ int keeper_of(const Call& c) noexcept { return c.ask < Ask::kFindAddress ? holde
 void* op_ask(Worker& w, Descriptor* self_, void*) {
   Call c = question();
   put_waiter(c, self_);
-  self_->state = c.ask == Ask::kLock ? ThreadState::kLocking : ThreadState::kWaiting;
+  self_->state = c.ask == Ask::kLock || c.ask == Ask::kRwLock ? ThreadState::kLocking : ThreadState::kWaiting;
   self_->wait_object = nullptr;
-  self_->wait_mutex = c.object;  // for people
+  self_->wait_value = c.object;  // for people
   self_->timed_out = false;
   if (orders_before(c.ask)) dsm::release(self());
   remote::ask(keeper_of(c), c);

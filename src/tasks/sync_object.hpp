@@ -29,9 +29,10 @@ struct alignas(64) Object {
   Kind kind;
   std::uint32_t next_free;  // Guarded by the pool's lock.
   base::SharedLock guard;
-  std::atomic<std::uint32_t> word;   // mutex
-  ult::List waiters;                 // Guarded by guard.
-  std::ptrdiff_t expected, arrived;  // barrier; expected: a semaphore's value; guarded by guard
+  std::atomic<std::uint32_t> word;  // mutex
+  ult::List waiters;                // Guarded by guard.
+  std::ptrdiff_t expected,
+      arrived;  // barrier; expected: a semaphore's value, a read-write lock's holders; guarded by guard
   std::uint64_t arrived_processes;   // barrier; semaphore: who posted what is in the value; guarded by guard
   std::uint64_t leaving_processes;   // barrier; of the last one to arrive
   ult::List leaving;                 // barrier; of the last one to arrive, until barrier_release; guarded
@@ -77,6 +78,12 @@ inline Object& object(Handle h, Kind kind) {
 }
 
 Handle create(Kind kind);
+// Everything written at `processes` before is at its owner, and this process looks again (Y2). As give and take: native stack.
+void see_all(std::uint64_t processes);
+void give(int process);  // what it wrote is at its owner
+void take();             // this process looks again
+// The parts of Ask that read-write locks have. True: done, and what a thread waits for is answered.
+bool serve_rwlock(const Call& call, Descriptor* waiter, std::int64_t deadline_ns);
 void destroy(Handle h, Kind kind);
 
 inline constexpr std::uint32_t kOsWaiters = 1u << 16;  // of all processes together

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How OS threads of the program wait for objects (sync_object.hpp, and sync.hpp's part for remote.hpp).
+#include <unistd.h>
+
 #include <atomic>
 #include <new>
 
@@ -7,6 +9,7 @@
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "tasks/sync_object.hpp"
+#include "ult/current.hpp"
 
 namespace ayatori::tasks::sync {
 
@@ -62,5 +65,10 @@ Descriptor* os_waiter(std::uint32_t index) noexcept {
   return &state.os_waiters[index];
 }
 std::uint32_t os_waiter_index(const Descriptor* d) noexcept { return static_cast<std::uint32_t>(d - state.os_waiters); }
+
+std::uint64_t caller_number() noexcept {
+  if (ult::on_user_thread()) return ult::number_of(ult::current_worker()->current);
+  return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(self()) << 32 | static_cast<std::uint32_t>(gettid());
+}
 
 }  // namespace ayatori::tasks::sync

@@ -131,7 +131,10 @@ Handle local_handle(Handle h) {
 }
 
 Handle construct(const void* where, Kind kind, std::ptrdiff_t expected) {
-  const Handle made = kind == Kind::kBarrier ? barrier_create(expected) : create(kind);
+  const Handle made = kind == Kind::kBarrier     ? barrier_create(expected)
+                      : kind == Kind::kSemaphore ? semaphore_create(static_cast<std::uint32_t>(expected))
+                                                 : create(kind);
+  if (kind == Kind::kRwLock) set_type(made, static_cast<std::uint32_t>(expected));
   if (gas::contains(where) || !address_table::is_static(where)) return made;
   if (state.member.load(std::memory_order_relaxed) == 0) state.member.store(getpid(), std::memory_order_relaxed);
   if (gas::apart()) return share_apart(where, kind, made);

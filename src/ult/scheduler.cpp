@@ -533,6 +533,7 @@ void resumed_main(void* argument) {
   auto* d = static_cast<Descriptor*>(argument);
   fiber::arrived_thread(*current_worker(), d);
   d->invoke(d->object);
+  if (current_worker()->current->has_values) the_config.hooks.thread_ends();
   end_current();
 }
 
@@ -572,6 +573,11 @@ AYT_CROSSES_FIBERS void* child_main(void* argument) {
   }(started_on, static_cast<Descriptor*>(argument));
   Worker* w = current_worker();
   Descriptor* child = w->current;
+  if (child->has_values) [[unlikely]] {
+    the_config.hooks.thread_ends();
+    w = current_worker();
+    child = w->current;
+  }
   // Nobody took the parent's continuation, so nobody can wait for this thread: no atomic exchange (U3, D3). Sound
   // because a worker leaves a thread that is no child of the caller's only with an empty deque.
   if (w == started_on && !child->handed_out) {

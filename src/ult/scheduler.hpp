@@ -40,6 +40,8 @@ struct Hooks {
   Descriptor* (*more_threads)(std::uint32_t count) = nullptr;
   // Where the runtime may write a stack address of a thread whose stack is here.
   void* (*writable)(void* stack_address) = nullptr;
+  // On the stack of a thread with `has_values`, which ends; may wait, and resets that. May be called earlier by others.
+  void (*thread_ends)() = nullptr;
   void (*root_ended)() = nullptr;  // the first thread has ended
   // This OS thread enters (true) or leaves (false) user-level threads; null: nobody cares.
   void (*user_mode)(bool) = nullptr;

@@ -23,6 +23,8 @@
 
 namespace ayatori::detail {
 
+struct ThreadValues;  // of keys (tasks)
+
 // Where a thread stands when it is in no deque, for people (dump); written without order, and not on the fast path.
 enum class ThreadState : std::uint8_t {
   kFree,
@@ -62,6 +64,7 @@ struct alignas(128) Descriptor {
   std::uint64_t ended;  // when, by the fences' clock; kUnknownTick when nobody asked
   bool parent_handles;  // its parent forked it inside a handler or during an unwinding
   bool handed_out;      // others may know this thread: its end must look for waiters
+  bool has_values;      // Hooks::thread_ends wants to know of its end
   bool root;            // the first thread: its end is the job's
   // Down to here what forks and ends write: one pair of cache lines.
   bool proxy_os;               // of a proxy: which of the two proxy_index is
@@ -70,11 +73,14 @@ struct alignas(128) Descriptor {
   std::uint64_t joined;  // of a joiner whose child another process held: how it ended (a done word), until it was taken
   void* joined_error;
   void* joined_result;
-  void* wait_object;         // what it waits for; for people and timeouts
-  std::uint64_t wait_mutex;  // a condition variable's waiter: the handle of what is to be locked again
+  ThreadValues* values;  // thread-specific data, in the space
+  void* wait_object;     // what it waits for; for people and timeouts
+  // A condition variable's waiter: the handle of what is to be locked again; a read-write lock's: the thread's number.
+  std::uint64_t wait_value;
   void* wait_condition;
   std::uint64_t wait_sequence;  // number of its waits so far; written under the condition's guard
   bool barrier_last;            // it was the last to arrive
+  bool shares;                  // of a read-write lock's waiter: for reading
   std::int64_t deadline_ns;     // of a sleep or timed wait
   void* sanitizer;              // fiber.hpp
   void* fault_frame;            // park.hpp: suspended in a fault; memory of its process

@@ -49,5 +49,13 @@ void once_runs(void);
 void sem_permits(void);
 void sem_errors(void);
 void sem_in_static_data(void);
+void rwlock_excludes(void);
+void rwlock_readers_share(void);
+void rwlock_order(void);
+void rwlock_errors(void);
+void spin_locks(void);
+void keys_follow_threads(void);
+void keys_destructors(void);
+void keys_errors(void);
 
 #endif

@@ -28,6 +28,14 @@ static const struct {
     {"sem_permits", sem_permits},
     {"sem_errors", sem_errors},
     {"sem_in_static_data", sem_in_static_data},
+    {"rwlock_excludes", rwlock_excludes},
+    {"rwlock_readers_share", rwlock_readers_share},
+    {"rwlock_order", rwlock_order},
+    {"rwlock_errors", rwlock_errors},
+    {"spin_locks", spin_locks},
+    {"keys_follow_threads", keys_follow_threads},
+    {"keys_destructors", keys_destructors},
+    {"keys_errors", keys_errors},
 };
 enum { kCount = sizeof kCases / sizeof kCases[0] };
 
