@@ -82,6 +82,78 @@ int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* s
 int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) AYATORI_NOEXCEPT;
 int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) AYATORI_NOEXCEPT;
 
+/* ------------------------------------------------------------------------------------------------- cancellation */
+
+#define AYATORI_CANCELED ((void*)-1) /* what ayatori_thread_join finds */
+#define AYATORI_CANCEL_ENABLE 0
+#define AYATORI_CANCEL_DISABLE 1
+#define AYATORI_CANCEL_DEFERRED 0
+#define AYATORI_CANCEL_ASYNCHRONOUS 1
+
+/* Asks a thread to end as by ayatori_thread_exit(AYATORI_CANCELED) at its next cancellation point: ayatori_thread_join,
+ * ayatori_thread_testcancel, and what waits for conditions and semaphores (_wait, _timedwait, _clockwait); a wait that has
+ * begun ends too. One for a condition holds the mutex again when handlers run, and has consumed no signal; who joined has
+ * not, the other thread may be joined by others. Where processes share no memory, a wait for an object that another
+ * process holds ends within 100 ms, one for a thread that another process holds not before that thread has ended.
+ * 0 also when the thread has ended and was not joined. EPERM: the caller is no user-level thread. ESRCH: no such thread
+ * (any more). EINVAL: no thread of this interface. */
+int ayatori_thread_cancel(ayatori_thread_t thread);
+/* Of the caller; *old (old may be null) is what it was. New threads: ENABLE, DEFERRED. EINVAL: no such state or type.
+ * EPERM: no user-level thread. A thread of type ASYNCHRONOUS is asked in these two and in ayatori_thread_yield, too; it is
+ * never stopped where it computes. */
+int ayatori_thread_setcancelstate(int state, int* old);
+int ayatori_thread_setcanceltype(int type, int* old);
+void ayatori_thread_testcancel(void);
+
+/* Handlers that run, last pushed first, when the thread ends by ayatori_thread_exit or is cancelled in between; push and
+ * pop are to be in one block. In C++ also when an exception leaves the block. User-level threads only. */
+#define AYATORI_NESTED_NP _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")
+#ifdef __cplusplus
+} /* extern "C" */
+class ayatori_thread_cleanup_np {
+ public:
+  ayatori_thread_cleanup_np(void (*routine)(void*), void* argument) : routine_(routine), argument_(argument) {}
+  ayatori_thread_cleanup_np(const ayatori_thread_cleanup_np&) = delete;
+  ayatori_thread_cleanup_np& operator=(const ayatori_thread_cleanup_np&) = delete;
+  ~ayatori_thread_cleanup_np() noexcept(false) {
+    if (execute_) routine_(argument_);
+  }
+  void pop(int execute) noexcept { execute_ = execute != 0; }
+
+ private:
+  void (*routine_)(void*);
+  void* argument_;
+  bool execute_ = true;
+};
+#define ayatori_thread_cleanup_push(routine, argument)                         \
+  do {                                                                         \
+    AYATORI_NESTED_NP                                                          \
+    ayatori_thread_cleanup_np ayatori_cleanup_handler_((routine), (argument)); \
+  _Pragma("GCC diagnostic pop")
+#define ayatori_thread_cleanup_pop(execute) \
+  ayatori_cleanup_handler_.pop(execute);    \
+  }                                         \
+  while (0)
+extern "C" {
+#else
+struct ayatori_thread_cleanup_np {
+  void (*routine)(void*);
+  void* argument;
+  struct ayatori_thread_cleanup_np* previous;
+};
+void ayatori_thread_cleanup_push_np(struct ayatori_thread_cleanup_np* handler);
+void ayatori_thread_cleanup_pop_np(struct ayatori_thread_cleanup_np* handler, int execute);
+#define ayatori_thread_cleanup_push(routine, argument)                                             \
+  do {                                                                                             \
+    AYATORI_NESTED_NP                                                                              \
+    struct ayatori_thread_cleanup_np ayatori_cleanup_handler_ = {(routine), (argument), (void*)0}; \
+    _Pragma("GCC diagnostic pop") ayatori_thread_cleanup_push_np(&ayatori_cleanup_handler_);
+#define ayatori_thread_cleanup_pop(execute)                            \
+  ayatori_thread_cleanup_pop_np(&ayatori_cleanup_handler_, (execute)); \
+  }                                                                    \
+  while (0)
+#endif
+
 /* ------------------------------------------------------------------------------------------------- mutexes */
 
 typedef struct ayatori_mutex {

@@ -7,12 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <limits>
 
+#include "api/c_cancel.hpp"
 #include "api/c_sync.hpp"
 #include "ayatori/ayatori.h"
 #include "ayatori/ayatori.hpp"
@@ -69,8 +71,25 @@ void own(Handle h, std::uint32_t depth) noexcept {
   if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) sync::set_holding(h, {sync::caller_number(), depth});
 }
 
+// Who waits where another process would have to be asked to end the wait looks now and then whether it is cancelled.
+std::int64_t slice(Handle h, std::int64_t deadline) noexcept {
+  if (!ayt::gas::apart() || sync::keeper(h) == ayt::tasks::self() || !ayt::api::may_be_cancelled()) return deadline;
+  return std::min(deadline, ayt::base::real_now_ns() + 100 * ayt::base::kNsPerMs);
+}
+
+// As sync::semaphore_wait, and a cancellation point.
+bool wait_unit(ayatori_sem_t* sem, Handle h, std::int64_t deadline) {
+  for (;;) {
+    const std::int64_t end = slice(h, deadline);
+    if (ayt::api::cancellable([&] { return sync::semaphore_wait(h, end); })) return true;
+    ayt::api::cancellation_point();
+    if (end == deadline) return false;
+    h = find_object(&sem->handle, Kind::kSemaphore);  // of the process where it goes on
+  }
+}
+
 // Until the time `until` of *clock, or of the condition's own where clock is null; for ever without `until`.
-int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until, const clockid_t* clock) noexcept {
+int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until, const clockid_t* clock) {
   const Handle c = cond->clock == kDestroyed
                        ? find_object(&cond->handle, Kind::kCondition)
                        : ensure_object(&cond->handle, Kind::kCondition, static_cast<std::uint32_t>(cond->clock));
@@ -81,6 +100,7 @@ int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until, co
     if (!valid(until)) return EINVAL;
     deadline = deadline_of(*until, clock ? *clock : static_cast<clockid_t>(sync::type_of(c)));
   }
+  ayt::api::cancellation_point();
   std::uint32_t depth = 0;
   if (sync::type_of(m) != AYATORI_MUTEX_NORMAL) {
     const sync::Holding now = sync::holding(m);
@@ -88,9 +108,12 @@ int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until, co
     depth = now.depth;
     sync::set_holding(m, {0, 0});
   }
-  const bool in_time = sync::condition_wait(c, m, deadline);
-  own(m, depth);
-  return in_time ? 0 : ETIMEDOUT;
+  const std::int64_t end = slice(c, deadline);
+  const bool in_time = ayt::api::cancellable([&] { return sync::condition_wait(c, m, end); });
+  own(find_object(&mutex->handle, Kind::kMutex), depth);
+  if (in_time) return 0;
+  ayt::api::cancellation_point();
+  return end == deadline ? ETIMEDOUT : 0;  // a slice's end is a wake-up without reason
 }
 
 int notify(ayatori_cond_t* cond, bool all) noexcept {
@@ -301,7 +324,8 @@ int ayatori_sem_destroy(ayatori_sem_t* sem) {
 int ayatori_sem_wait(ayatori_sem_t* sem) {
   const Handle h = find_object(&sem->handle, Kind::kSemaphore);
   if (h == 0) return fail(EINVAL);
-  sync::semaphore_wait(h, std::numeric_limits<std::int64_t>::max());
+  ayt::api::cancellation_point();
+  wait_unit(sem, h, std::numeric_limits<std::int64_t>::max());
   return 0;
 }
 
@@ -319,9 +343,10 @@ int ayatori_sem_clockwait(ayatori_sem_t* sem, clockid_t clock, const struct time
   if (!has_deadlines(clock)) return fail(EINVAL);
   const Handle h = find_object(&sem->handle, Kind::kSemaphore);
   if (h == 0) return fail(EINVAL);
+  ayt::api::cancellation_point();
   if (sync::semaphore_try_wait(h)) return 0;  // the time is looked at only where it must wait
   if (!valid(until)) return fail(EINVAL);
-  return sync::semaphore_wait(h, deadline_of(*until, clock)) ? 0 : fail(ETIMEDOUT);
+  return wait_unit(sem, h, deadline_of(*until, clock)) ? 0 : fail(ETIMEDOUT);
 }
 
 int ayatori_sem_post(ayatori_sem_t* sem) {

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <new>
 
+#include "api/c_cancel.hpp"
 #include "ayatori/ayatori.h"
 #include "ayatori/ayatori.hpp"
 #include "base/check.hpp"
@@ -22,6 +23,7 @@
 #include "tasks/keys.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
+#include "ult/cancellation.hpp"
 #include "ult/current.hpp"
 #include "ult/fast.hpp"
 #include "ult/fiber.hpp"
@@ -95,12 +97,14 @@ void end_values() noexcept {
 }
 
 [[gnu::noinline]] int bottom_of_first(void* object, ayt::detail::RootArgs args) noexcept {
+  ult::begin_cancellation(current(), ult::kCancellable);
   return static_cast<First*>(object)->function(args.argc, args.argv);
 }
 
 // ------------------------------------------------------------------------------------------------ exit
 
 [[noreturn]] void finish_exit() noexcept {
+  ayt::api::run_cleanup(current()->stack_top);  // of frames that could not be unwound
   end_values();
   if (current()->root) {
     while (!all_ended()) ult::sleep(ayt::base::kNsPerMs);
@@ -118,6 +122,7 @@ _Unwind_Reason_Code stop_at_bottom(int, _Unwind_Action actions, _Unwind_Exceptio
   if ((actions & _UA_END_OF_STACK) != 0 || function == reinterpret_cast<void*>(&bottom_of_thread) ||
       function == reinterpret_cast<void*>(&bottom_of_first))
     finish_exit();
+  ayt::api::run_cleanup(reinterpret_cast<void*>(_Unwind_GetCFA(context)));  // NOLINT: of the frames that were left
   return _URC_NO_REASON;
 }
 
@@ -192,6 +197,7 @@ int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t*
     room.thread->handed_out = true;  // C2
     room.thread->join.detach();
   }
+  ult::begin_cancellation(room.thread, ult::kCancellable);
   *thread = ult::number_of(room.thread);
   count(&ult::WorkerCounters::c_begun);
   ult::fork(room.thread, &bottom_of_thread);
@@ -199,10 +205,13 @@ int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t*
 }
 
 int ayatori_thread_join(ayatori_thread_t thread, void** result) {
+  ayt::api::cancellation_point();
   Descriptor* d = nullptr;
   if (const int refused = refuse(thread, &d)) return refused;
   if (waits_for_caller(d)) return EDEADLK;
-  ult::join(d);
+  current()->timed_out = false;
+  ayt::api::cancellable([d] { return ult::join(d); });
+  if (current()->timed_out) ayt::api::end_cancelled();
   void* const value = d->result;
   ++d->generation;  // C1
   ult::reap(d);
@@ -218,6 +227,17 @@ int ayatori_thread_detach(ayatori_thread_t thread) {
   return 0;
 }
 
+int ayatori_thread_cancel(ayatori_thread_t thread) {
+  if (!ult::on_user_thread()) return EPERM;
+  const Descriptor* d = thread_of(thread);
+  if (!d) return ESRCH;
+  const auto facts = facts_of(d);
+  if (facts.number != thread) return ESRCH;
+  if (facts.invoke != &bottom_of_thread && !(facts.root && state.first_is_ours)) return EINVAL;
+  ayt::tasks::remote::cancel(d, static_cast<std::uint32_t>(thread >> 32));
+  return 0;
+}
+
 void ayatori_thread_exit(void* result) {
   AYT_CHECK(ult::on_user_thread(), "ayatori_thread_exit was called outside ayatori's threads");
   Descriptor* d = current();
@@ -227,6 +247,7 @@ void ayatori_thread_exit(void* result) {
   else if (!d->root && d->invoke == &bottom_of_thread)
     unwinding = &static_cast<Thread*>(d->object)->unwinding;
   AYT_CHECK(unwinding, "ayatori_thread_exit was called in a thread that ayatori_thread_create did not make");
+  ayt::api::disable_cancellation();
   d->result = result;
   unwinding->exception_class = 0;
   unwinding->exception_cleanup = &swallowed;
@@ -252,6 +273,7 @@ int ayatori_thread_equal(ayatori_thread_t a, ayatori_thread_t b) noexcept { retu
 
 int ayatori_thread_yield(void) {
   ayt::detail::yield_thread();
+  ayt::api::cancellation_point_at_once();
   return 0;
 }
 

@@ -26,6 +26,7 @@
 #include "net/job_network.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
+#include "ult/cancellation.hpp"
 #include "ult/current.hpp"
 
 namespace ayatori::tasks::remote {
@@ -45,6 +46,7 @@ enum Function : net::Calls::FunctionId {
   kJoin,      // Join
   kDetach,    // Named -> detach_here()
   kFacts,     // Named -> Found
+  kCancel,    // Cancelled -> Found
   kCThreads,  // -> CThreads
   kFree,      // addresses of objects
   kSize,      // address -> bytes
@@ -80,6 +82,10 @@ struct Placed {
 
 struct Named {
   gas::SlotIndex slot;
+};
+struct Cancelled {
+  gas::SlotIndex slot;
+  std::uint32_t generation;
 };
 struct Join {
   gas::SlotIndex slot;
@@ -331,6 +337,20 @@ Found facts_here(const Descriptor& d) {
 net::Bytes on_facts(void*, net::ProcessId, std::span<const std::byte> argument) {
   const gas::SlotIndex slot = read_as<Named>(argument).slot;
   return copy_of(bytes_of(facts_here(thread_at(slot))));
+}
+
+// Asks a thread that may be held here to end. Where it has left meanwhile it is asked again: once more changes nothing.
+Found cancel_here(const Cancelled& c) {
+  Descriptor& d = thread_at(c.slot);
+  const int before = holder_of(c.slot);
+  if (before == self() && (ult::ask_to_cancel(&d, c.generation) & ult::kCancelDisabled) == 0)
+    sync::end_cancelled_wait(&d);
+  return {{}, before == holder_of(c.slot) ? before : gas::kNobody};
+}
+
+net::Bytes on_cancel(void*, net::ProcessId, std::span<const std::byte> argument) {
+  const auto c = read_as<Cancelled>(argument);
+  return copy_of(bytes_of(cancel_here(c)));
 }
 
 CThreads c_threads_here() {
@@ -592,6 +612,7 @@ void join_network() {
   s.calls->serve(kDetach, on_detach, nullptr);
   s.calls->serve(kSync, on_sync, nullptr);
   s.calls->serve(kFacts, on_facts, nullptr);
+  s.calls->serve(kCancel, on_cancel, nullptr);
   s.calls->serve(kCThreads, on_c_threads, nullptr);
   s.calls->serve(kFree, on_free, nullptr);
   s.calls->serve(kSize, on_size, nullptr);
@@ -688,6 +709,10 @@ struct FactsCall {
   thread_local FactsCall c;
   return c;
 }
+[[gnu::noinline]] Cancelled& cancel_call() {
+  thread_local Cancelled c;
+  return c;
+}
 struct CThreadsCall {
   int process;
   CThreads sums;
@@ -712,6 +737,25 @@ ThreadFacts facts_of(const Descriptor* d) {
       },
       nullptr);
   return facts_call().facts;  // call_native does not switch threads
+}
+
+void cancel(const Descriptor* d, std::uint32_t generation) {
+  cancel_call() = {slot_of(d), generation};
+  call_native(
+      [](void*) {
+        const Cancelled c = cancel_call();
+        if (!gas::apart()) {
+          Descriptor& thread = thread_at(c.slot);
+          if ((ult::ask_to_cancel(&thread, c.generation) & ult::kCancelDisabled) == 0)
+            sync::end_cancelled_wait(&thread);
+          return;
+        }
+        follow_holders(c.slot, [&](int at) {
+          const Found found = at == self() ? cancel_here(c) : read_as<Found>(call(at, kCancel, bytes_of(c)));
+          return found.holder == at ? kFound : found.holder;
+        });
+      },
+      nullptr);
 }
 
 bool is_waiter(const Descriptor* thread, const Descriptor* d) noexcept {

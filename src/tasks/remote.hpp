@@ -55,6 +55,9 @@ struct ThreadFacts {
   bool root;
 };
 ThreadFacts facts_of(const ult::Descriptor* d);  // wherever it is held; any stack
+// Asks the thread to end at its next cancellation point (ult/cancellation.hpp), wherever it is held. Also where memory is
+// shared; any stack.
+void cancel(const ult::Descriptor* d, std::uint32_t generation);
 // Is that the thread which waits for the end of `d`, which runs here?
 bool is_waiter(const ult::Descriptor* thread, const ult::Descriptor* d) noexcept;
 struct CThreads {

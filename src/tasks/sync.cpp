@@ -15,6 +15,7 @@
 #include "tasks/sync_ask.hpp"
 #include "tasks/sync_object.hpp"
 #include "tasks/sync_statics.hpp"
+#include "ult/cancellation.hpp"
 #include "ult/current.hpp"
 #include "ult/scheduler.hpp"
 
@@ -113,6 +114,15 @@ bool wait_timed_out(Descriptor* d, std::uint64_t sequence) {
     ult::make_ready(d, true);
   }
   return false;
+}
+
+// Says that `d` is about to wait for `o`; true: it is cancelled, and must not. Under o's guard.
+bool refuses(Object& o, Descriptor* d) {
+  if (!d->cancel_point.load(std::memory_order_relaxed)) return false;
+  std::atomic_ref(d->wait_condition).store(&o, std::memory_order_seq_cst);  // X2 of ult/cancellation.hpp
+  if (!ult::refuses_to_wait(d)) return false;
+  d->timed_out = true;
+  return true;
 }
 
 // `d` waits for `o` from here on, until deadline_ns unless that is INT64_MAX. Under o's guard, native stack.
@@ -226,13 +236,18 @@ bool timed_out(Descriptor* d, std::uint64_t sequence) {
   return false;  // made ready by relock or by the notifier
 }
 
-void enlist(Object& condition, Descriptor* d) {
+// False: it is cancelled, and does not wait.
+bool enlist(Object& condition, Descriptor* d) {
   condition.guard.lock();
-  d->wait_condition = &condition;
-  ++d->wait_sequence;
-  d->timed_out = false;
-  condition.waiters.push(d);
+  const bool waits = !refuses(condition, d);
+  if (waits) {
+    d->wait_condition = &condition;
+    ++d->wait_sequence;
+    d->timed_out = false;
+    condition.waiters.push(d);
+  }
   condition.guard.unlock();
+  return waits;
 }
 
 // Native stack.
@@ -257,7 +272,7 @@ void* op_condition_wait(Worker& w, Descriptor* self_, void* argument) {
   self_->state = ThreadState::kWaiting;
   self_->wait_object = &condition;
   const bool timed = deadline != INT64_MAX;
-  enlist(condition, self_);
+  if (!enlist(condition, self_)) return ult::resume_here(w, self_);
   // The mutex is still held: nobody who notifies under it can be earlier than the timer.
   if (timed) ult::add_timer(self_, deadline, timed_out, self_->wait_sequence);
   unlock_for(mutex, self());
@@ -393,13 +408,17 @@ void* op_barrier_wait(Worker& w, Descriptor* self_, void* argument) {
 
 // ------------------------------------------------------------------------------------------------ semaphore
 
-// Takes a unit for `d` and stores who posted, or lets it wait (false). Native stack. Without d: does not wait.
+// Takes a unit for `d` and stores who posted, or lets it wait (false). A cancelled thread gets none, and does not wait. Native stack. Without d: does not wait.
 bool take_unit(Object& o, Descriptor* d, std::int64_t deadline_ns, std::uint64_t* posters) {
   o.guard.lock();
   const bool taken = o.expected > 0;
   if (taken) {
     *posters = o.arrived_processes;
     if (--o.expected == 0) o.arrived_processes = 0;
+  } else if (d && refuses(o, d)) {
+    o.guard.unlock();
+    *posters = 0;
+    return true;  // timed out
   } else if (d) {
     wait_guarded(o, d, ThreadState::kWaiting, deadline_ns);
   }
@@ -742,6 +761,23 @@ std::uint32_t semaphore_value(Handle h) noexcept {
   if (away(h)) return static_cast<std::uint32_t>(ask_value(about(Ask::kSemaphoreValue, h)));
   return static_cast<std::uint32_t>(
       std::atomic_ref<std::ptrdiff_t>(object(h, Kind::kSemaphore).expected).load(std::memory_order_relaxed));
+}
+
+void end_cancelled_wait(Descriptor* d) {
+  auto* const o = static_cast<Object*>(std::atomic_ref(d->wait_condition).load(std::memory_order_seq_cst));  // X2
+  if (o) {
+    o->guard.lock();
+    const bool condition = o->kind == Kind::kCondition;
+    // A wait that is none of its cancellation points, or has begun after it disabled them, goes on; so does who was
+    // notified and waits for its mutex.
+    const bool waits = (condition || o->kind == Kind::kSemaphore) &&
+                       o->waiters.pop_if([d](Descriptor* x) { return x == d && ult::refuses_to_wait(d); }) != nullptr;
+    if (waits) d->timed_out = true;
+    o->guard.unlock();
+    if (waits && condition) return relock(d, d->wait_value);
+    if (waits) return ult::make_ready(d, true);
+  }
+  ult::end_cancelled_join(d);
 }
 
 bool alive(Handle h, Kind kind) noexcept {

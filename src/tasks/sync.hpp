@@ -80,6 +80,10 @@ bool rwlock_unlock(Handle) noexcept;  // false: nobody holds it
 // Of whoever calls, unique among all who can hold a lock.
 std::uint64_t caller_number() noexcept;
 
+// `d`, valid here, has been asked to end (ult/cancellation.hpp): if it waits at a cancellation point, it goes on, timed out.
+// Native stack.
+void end_cancelled_wait(ult::Descriptor* d);
+
 // For callers that report misuse instead of ending the job (the C interface).
 bool alive(Handle, Kind) noexcept;
 bool busy(

@@ -45,6 +45,12 @@ class JoinWord {
 
   // Publishes `waiter` (an even number above kMoved). Returns kRunning when it waits now, else the done word or kMoved.
   std::uint64_t wait(std::uint64_t waiter) noexcept { return leave(waiter); }
+  // `waiter` does not wait any more. Returns kRunning, or what the word is instead of `waiter`.
+  std::uint64_t leave_wait(std::uint64_t waiter) noexcept {
+    std::uint64_t expected = waiter;
+    // acq_rel: as wait() of others, and takes over what the waiter stored before its own
+    return word_.compare_exchange_strong(expected, kRunning, std::memory_order_acq_rel) ? kRunning : expected;
+  }
   // Returns kRunning when the thread will free itself, else the done word (the caller frees it) or kMoved.
   std::uint64_t detach() noexcept { return leave(kDetached); }
 

@@ -19,6 +19,7 @@
 #include "base/identity.hpp"
 #include "base/log.hpp"
 #include "net/idle.hpp"
+#include "ult/cancellation.hpp"
 #include "ult/current.hpp"
 #include "ult/fast.hpp"
 #include "ult/fiber.hpp"
@@ -465,6 +466,13 @@ void* op_end(Worker& w, Descriptor* self, void*) {
 void* op_join(Worker& w, Descriptor* self, void* argument) {
   auto* child = static_cast<Descriptor*>(argument);
   self->state = ThreadState::kJoining;
+  if (self->cancel_point.load(std::memory_order_relaxed)) {
+    std::atomic_ref(self->wait_object).store(child, std::memory_order_seq_cst);  // X2 of cancellation.hpp
+    if (refuses_to_wait(self)) {
+      self->timed_out = true;
+      return go_on(w, self);
+    }
+  }
   self->wait_object = child;
   const bool here = !the_config.apart || the_config.hooks.home(child) == the_config.process;
   std::uint64_t word = here ? child->join.load() : JoinWord::kMoved;
@@ -903,6 +911,34 @@ bool upper_first() noexcept {
   if (2 * the_config.process < the_config.processes) return false;
   const Worker* w = current_worker();
   return w && w->deque.looks_empty();
+}
+
+void end_cancelled_join(Descriptor* d) noexcept {
+  auto* const child = static_cast<Descriptor*>(std::atomic_ref(d->wait_object).load(std::memory_order_seq_cst));  // X2
+  if (child < the_config.threads || child >= the_config.threads + the_config.thread_count) return;
+  const auto waiter = reinterpret_cast<std::uintptr_t>(d);
+  for (;;) {
+    const std::uint64_t word = child->join.load();
+    if (word == waiter && child->join.leave_wait(waiter) == JoinWord::kRunning) break;
+    if (word != waiter && word != JoinWord::kRunning) return;                            // ended, or left
+    if (the_config.apart && the_config.hooks.home(child) != the_config.process) return;  // another one has its word
+    // It is about to wait there, or does so no more.
+    if (std::atomic_ref(d->wait_object).load(std::memory_order_acquire) != child ||
+        !d->cancel_point.load(std::memory_order_relaxed))
+      return;
+    sched_yield();
+  }
+  // X3. It may have gone on and come back meanwhile, by a wait that nobody may end.
+  if (refuses_to_wait(d)) {
+    d->timed_out = true;
+    return make_ready(d, true);
+  }
+  const std::uint64_t word = child->join.wait(waiter);
+  if (word == JoinWord::kRunning) return;
+  if (word == JoinWord::kMoved) return the_config.hooks.join_apart(d, child);
+  const int process = JoinWord::process_of(word);
+  if (process != the_config.process) the_config.hooks.pass_from(process, child->ended);
+  make_ready(d, false);
 }
 
 std::uint64_t number_of(const Descriptor* d) noexcept {

@@ -149,6 +149,9 @@ struct Start {
 void start_here(Start& start) noexcept;
 
 std::uint64_t number_of(const Descriptor* d) noexcept;
+// `d` has been asked to end: if it waits for a thread that is held here, at a cancellation point, it goes on, timed out.
+// Native stack.
+void end_cancelled_join(Descriptor* d) noexcept;
 Worker& worker_of(int number) noexcept;
 
 }  // namespace ayatori::ult

@@ -78,12 +78,15 @@ struct alignas(128) Descriptor {
   // A condition variable's waiter: the handle of what is to be locked again; a read-write lock's: the thread's number.
   std::uint64_t wait_value;
   void* wait_condition;
-  std::uint64_t wait_sequence;  // number of its waits so far; written under the condition's guard
-  bool barrier_last;            // it was the last to arrive
-  bool shares;                  // of a read-write lock's waiter: for reading
-  std::int64_t deadline_ns;     // of a sleep or timed wait
-  void* sanitizer;              // fiber.hpp
-  void* fault_frame;            // park.hpp: suspended in a fault; memory of its process
+  std::uint64_t wait_sequence;        // number of its waits so far; written under the condition's guard
+  bool barrier_last;                  // it was the last to arrive
+  bool shares;                        // of a read-write lock's waiter: for reading
+  std::int64_t deadline_ns;           // of a sleep or timed wait
+  std::atomic<std::uint64_t> cancel;  // cancellation.hpp
+  std::atomic<bool> cancel_point;     // its wait ends when it is cancelled, with timed_out. Written before it waits
+  void* cleanup;                      // newest cleanup handler of the C interface, on its stack
+  void* sanitizer;                    // fiber.hpp
+  void* fault_frame;                  // park.hpp: suspended in a fault; memory of its process
   std::size_t fault_bytes, fault_offset;
 };
 static_assert(offsetof(Descriptor, root) < 128);

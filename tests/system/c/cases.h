@@ -12,6 +12,7 @@ extern "C" {
 /* helper.cpp */
 int here(void);          /* number of the process */
 int process_count(void); /* of the job */
+int shares_memory(void); /* all processes of the job */
 int worker_count(void);  /* of this process */
 void migrate(void);      /* returns on another process, if there is one; called by any thread */
 void failed(const char* file, int line, const char* what);
@@ -57,5 +58,12 @@ void spin_locks(void);
 void keys_follow_threads(void);
 void keys_destructors(void);
 void keys_errors(void);
+void cancel_condition(void);
+void cancel_keeps_signals(void);
+void cancel_semaphore(void);
+void cancel_join(void);
+void cancel_states(void);
+void cancel_cleanup(void);
+void cancel_errors(void);
 
 #endif

@@ -2,6 +2,8 @@
 // What the C cases need of the C++ interface: where they are, and to be somewhere else.
 #include <ayatori/ayatori.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "cases.h"
 
@@ -21,6 +23,10 @@ extern "C" {
 
 int here() { return ayatori::process_id(); }
 int process_count() { return ayatori::process_count(); }
+int shares_memory() {
+  const char* transport = std::getenv("AYATORI_TRANSPORT");  // NOLINT(concurrency-mt-unsafe)
+  return !transport || std::string_view(transport) == "shm" || std::string_view(transport) == "auto";
+}
 int worker_count() { return ayatori::worker_count(); }
 
 void migrate() {

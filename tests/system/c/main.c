@@ -36,6 +36,13 @@ static const struct {
     {"keys_follow_threads", keys_follow_threads},
     {"keys_destructors", keys_destructors},
     {"keys_errors", keys_errors},
+    {"cancel_condition", cancel_condition},
+    {"cancel_keeps_signals", cancel_keeps_signals},
+    {"cancel_semaphore", cancel_semaphore},
+    {"cancel_join", cancel_join},
+    {"cancel_states", cancel_states},
+    {"cancel_cleanup", cancel_cleanup},
+    {"cancel_errors", cancel_errors},
 };
 enum { kCount = sizeof kCases / sizeof kCases[0] };
 
