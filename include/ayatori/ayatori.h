@@ -17,6 +17,7 @@
 #define AYATORI_AYATORI_H
 
 #include <ayatori/errno.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -43,7 +44,9 @@ int ayatori_run(int argc, char** argv, int (*f)(int argc, char** argv));
 typedef uint64_t ayatori_thread_t; /* 0: no thread */
 typedef struct ayatori_thread_attr {
   size_t stack_bytes;
+  size_t guard_bytes;
   int detach_state;
+  int inherit;
 } ayatori_thread_attr_t;
 
 #define AYATORI_THREAD_CREATE_JOINABLE 0
@@ -81,6 +84,35 @@ int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* s
  * (what ayatori_thread_attr_init sets). */
 int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) AYATORI_NOEXCEPT;
 int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) AYATORI_NOEXCEPT;
+/* Stacks are the runtime's: ENOTSUP, and null with the stack's size. */
+int ayatori_thread_attr_setstack(ayatori_thread_attr_t* attr, void* lowest, size_t bytes) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_getstack(const ayatori_thread_attr_t* attr, void** lowest, size_t* bytes) AYATORI_NOEXCEPT;
+/* What is said is kept and not looked at: every stack has the runtime's guard. */
+int ayatori_thread_attr_setguardsize(ayatori_thread_attr_t* attr, size_t bytes) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_getguardsize(const ayatori_thread_attr_t* attr, size_t* bytes) AYATORI_NOEXCEPT;
+
+/* Threads share the workers of the job, in turns, and know neither other policies than SCHED_OTHER nor other priorities than
+ * 0. EINVAL: no such value. ENOTSUP: SCHED_FIFO, SCHED_RR, AYATORI_SCOPE_SYSTEM. */
+#define AYATORI_SCOPE_SYSTEM 0
+#define AYATORI_SCOPE_PROCESS 1
+#define AYATORI_INHERIT_SCHED 0
+#define AYATORI_EXPLICIT_SCHED 1
+int ayatori_thread_attr_setscope(ayatori_thread_attr_t* attr, int scope) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_getscope(const ayatori_thread_attr_t* attr, int* scope) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_setinheritsched(ayatori_thread_attr_t* attr, int inherit) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_getinheritsched(const ayatori_thread_attr_t* attr, int* inherit) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_setschedpolicy(ayatori_thread_attr_t* attr, int policy) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_getschedpolicy(const ayatori_thread_attr_t* attr, int* policy) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_setschedparam(ayatori_thread_attr_t* attr, const struct sched_param* param) AYATORI_NOEXCEPT;
+int ayatori_thread_attr_getschedparam(const ayatori_thread_attr_t* attr, struct sched_param* param) AYATORI_NOEXCEPT;
+/* ESRCH: no such thread (any more). EPERM: the caller is no user-level thread. */
+int ayatori_thread_setschedparam(ayatori_thread_t thread, int policy, const struct sched_param* param);
+int ayatori_thread_getschedparam(ayatori_thread_t thread, int* policy, struct sched_param* param);
+int ayatori_thread_setschedprio(ayatori_thread_t thread, int priority);
+/* A hint that is kept, for each process, and not looked at: `ayatori run -w` says how many workers there are. EINVAL:
+ * negative. */
+int ayatori_thread_setconcurrency(int level) AYATORI_NOEXCEPT;
+int ayatori_thread_getconcurrency(void) AYATORI_NOEXCEPT; /* 0: nothing was said */
 
 /* ------------------------------------------------------------------------------------------------- cancellation */
 
@@ -156,6 +188,10 @@ void ayatori_thread_cleanup_pop_np(struct ayatori_thread_cleanup_np* handler, in
 
 /* ------------------------------------------------------------------------------------------------- mutexes */
 
+/* What an object is said to be is kept and not looked at: every object works between the processes of the job. */
+#define AYATORI_PROCESS_PRIVATE 0
+#define AYATORI_PROCESS_SHARED 1
+
 typedef struct ayatori_mutex {
   uint64_t handle; /* 0: made when it is first used */
   int type;
@@ -163,6 +199,7 @@ typedef struct ayatori_mutex {
 } ayatori_mutex_t;
 typedef struct ayatori_mutexattr {
   int type;
+  int shared;
 } ayatori_mutexattr_t;
 
 #define AYATORI_MUTEX_NORMAL 0
@@ -195,6 +232,25 @@ int ayatori_mutexattr_init(ayatori_mutexattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_mutexattr_destroy(ayatori_mutexattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_mutexattr_settype(ayatori_mutexattr_t* attr, int type) AYATORI_NOEXCEPT; /* EINVAL */
 int ayatori_mutexattr_gettype(const ayatori_mutexattr_t* attr, int* type) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_setpshared(ayatori_mutexattr_t* attr, int shared) AYATORI_NOEXCEPT; /* EINVAL */
+int ayatori_mutexattr_getpshared(const ayatori_mutexattr_t* attr, int* shared) AYATORI_NOEXCEPT;
+/* There are no priorities to inherit, and a job does not outlive its members: only AYATORI_PRIO_NONE and
+ * AYATORI_MUTEX_STALLED. ENOTSUP: the others. EINVAL: no such value; and always, as no mutex has a ceiling or can become
+ * inconsistent, the ceilings and ayatori_mutex_consistent. */
+#define AYATORI_PRIO_NONE 0
+#define AYATORI_PRIO_INHERIT 1
+#define AYATORI_PRIO_PROTECT 2
+#define AYATORI_MUTEX_STALLED 0
+#define AYATORI_MUTEX_ROBUST 1
+int ayatori_mutexattr_setprotocol(ayatori_mutexattr_t* attr, int protocol) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_getprotocol(const ayatori_mutexattr_t* attr, int* protocol) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_setrobust(ayatori_mutexattr_t* attr, int robust) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_getrobust(const ayatori_mutexattr_t* attr, int* robust) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_setprioceiling(ayatori_mutexattr_t* attr, int ceiling) AYATORI_NOEXCEPT;
+int ayatori_mutexattr_getprioceiling(const ayatori_mutexattr_t* attr, int* ceiling) AYATORI_NOEXCEPT;
+int ayatori_mutex_setprioceiling(ayatori_mutex_t* mutex, int ceiling, int* old) AYATORI_NOEXCEPT;
+int ayatori_mutex_getprioceiling(const ayatori_mutex_t* mutex, int* ceiling) AYATORI_NOEXCEPT;
+int ayatori_mutex_consistent(ayatori_mutex_t* mutex) AYATORI_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------- conditions */
 
@@ -205,6 +261,7 @@ typedef struct ayatori_cond {
 } ayatori_cond_t;
 typedef struct ayatori_condattr {
   int clock;
+  int shared;
 } ayatori_condattr_t;
 
 /* clang-format off */
@@ -226,6 +283,8 @@ int ayatori_condattr_init(ayatori_condattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_condattr_destroy(ayatori_condattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_condattr_setclock(ayatori_condattr_t* attr, clockid_t clock) AYATORI_NOEXCEPT; /* EINVAL: no clock for it */
 int ayatori_condattr_getclock(const ayatori_condattr_t* attr, clockid_t* clock) AYATORI_NOEXCEPT;
+int ayatori_condattr_setpshared(ayatori_condattr_t* attr, int shared) AYATORI_NOEXCEPT; /* EINVAL */
+int ayatori_condattr_getpshared(const ayatori_condattr_t* attr, int* shared) AYATORI_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------- read-write locks */
 
@@ -267,7 +326,6 @@ int ayatori_rwlockattr_init(ayatori_rwlockattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_rwlockattr_destroy(ayatori_rwlockattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_rwlockattr_setkind_np(ayatori_rwlockattr_t* attr, int kind) AYATORI_NOEXCEPT; /* EINVAL */
 int ayatori_rwlockattr_getkind_np(const ayatori_rwlockattr_t* attr, int* kind) AYATORI_NOEXCEPT;
-/* What is said is kept and not looked at: every object works between processes. */
 int ayatori_rwlockattr_setpshared(ayatori_rwlockattr_t* attr, int shared) AYATORI_NOEXCEPT; /* EINVAL */
 int ayatori_rwlockattr_getpshared(const ayatori_rwlockattr_t* attr, int* shared) AYATORI_NOEXCEPT;
 
@@ -277,9 +335,6 @@ int ayatori_rwlockattr_getpshared(const ayatori_rwlockattr_t* attr, int* shared)
 typedef struct ayatori_spinlock {
   uint64_t handle;
 } ayatori_spinlock_t;
-
-#define AYATORI_PROCESS_PRIVATE 0
-#define AYATORI_PROCESS_SHARED 1
 
 /* init: EAGAIN no room, EINVAL `shared` is neither. All others: EINVAL not initialised. destroy, trylock: EBUSY held. lock:
  * EDEADLK, unlock: EPERM as an error-checking mutex. */
@@ -295,7 +350,7 @@ typedef struct ayatori_barrier {
   uint64_t handle;
 } ayatori_barrier_t;
 typedef struct ayatori_barrierattr {
-  int reserved;
+  int shared;
 } ayatori_barrierattr_t;
 
 #define AYATORI_BARRIER_SERIAL_THREAD (-1)
@@ -307,6 +362,8 @@ int ayatori_barrier_destroy(ayatori_barrier_t* barrier); /* EBUSY: somebody wait
 int ayatori_barrier_wait(ayatori_barrier_t* barrier);
 int ayatori_barrierattr_init(ayatori_barrierattr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_barrierattr_destroy(ayatori_barrierattr_t* attr) AYATORI_NOEXCEPT;
+int ayatori_barrierattr_setpshared(ayatori_barrierattr_t* attr, int shared) AYATORI_NOEXCEPT; /* EINVAL */
+int ayatori_barrierattr_getpshared(const ayatori_barrierattr_t* attr, int* shared) AYATORI_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------- once */
 

@@ -225,11 +225,11 @@ int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
 }
 
 int ayatori_mutexattr_init(ayatori_mutexattr_t* attr) noexcept {
-  attr->type = AYATORI_MUTEX_DEFAULT;
+  *attr = {AYATORI_MUTEX_DEFAULT, AYATORI_PROCESS_PRIVATE};
   return 0;
 }
 int ayatori_mutexattr_destroy(ayatori_mutexattr_t* attr) noexcept {
-  attr->type = kDestroyed;
+  *attr = {kDestroyed, kDestroyed};
   return 0;
 }
 int ayatori_mutexattr_settype(ayatori_mutexattr_t* attr, int type) noexcept {
@@ -267,11 +267,11 @@ int ayatori_cond_signal(ayatori_cond_t* cond) { return notify(cond, false); }
 int ayatori_cond_broadcast(ayatori_cond_t* cond) { return notify(cond, true); }
 
 int ayatori_condattr_init(ayatori_condattr_t* attr) noexcept {
-  attr->clock = CLOCK_REALTIME;
+  *attr = {CLOCK_REALTIME, AYATORI_PROCESS_PRIVATE};
   return 0;
 }
 int ayatori_condattr_destroy(ayatori_condattr_t* attr) noexcept {
-  attr->clock = kDestroyed;
+  *attr = {kDestroyed, kDestroyed};
   return 0;
 }
 int ayatori_condattr_setclock(ayatori_condattr_t* attr, clockid_t clock) noexcept {
@@ -298,7 +298,7 @@ int ayatori_barrier_wait(ayatori_barrier_t* barrier) {
 }
 
 int ayatori_barrierattr_init(ayatori_barrierattr_t* attr) noexcept {
-  attr->reserved = 0;
+  attr->shared = AYATORI_PROCESS_PRIVATE;
   return 0;
 }
 int ayatori_barrierattr_destroy(ayatori_barrierattr_t*) noexcept { return 0; }

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <new>
 
+#include "api/c_attributes.hpp"
 #include "api/c_cancel.hpp"
 #include "ayatori/ayatori.h"
 #include "ayatori/ayatori.hpp"
@@ -158,19 +159,15 @@ int refuse(ayatori_thread_t number, Descriptor** thread) noexcept {
   return 0;
 }
 
+int exists(ayatori_thread_t number) noexcept {
+  if (!ult::on_user_thread()) return EPERM;
+  const Descriptor* d = thread_of(number);
+  return d && facts_of(d).number == number ? 0 : ESRCH;
+}
+
 // Is `d` the caller, or does it wait for the caller's end?
 bool waits_for_caller(const Descriptor* d) noexcept {
   return d == current() || ayt::tasks::remote::is_waiter(d, current());
-}
-
-std::size_t largest_stack_bytes() noexcept {
-  // Less the guard, and a page for what lies below the first frame.
-  return (ayt::gas::layout().slot_pages - ayt::dsm::kGuardPages - 1) << ayt::gas::kPageShift;
-}
-
-bool valid(const ayatori_thread_attr_t& a) noexcept {
-  return (a.detach_state == AYATORI_THREAD_CREATE_JOINABLE || a.detach_state == AYATORI_THREAD_CREATE_DETACHED) &&
-         a.stack_bytes >= AYATORI_THREAD_STACK_MIN && a.stack_bytes <= largest_stack_bytes();
 }
 
 }  // namespace
@@ -188,7 +185,7 @@ int ayatori_run(int argc, char** argv, int (*f)(int, char**)) {
 int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t* attr, void* (*routine)(void*),
                           void* argument) {
   if (!ult::on_user_thread()) return EPERM;
-  if (attr && !valid(*attr)) return EINVAL;
+  if (attr && !ayt::api::valid(*attr)) return EINVAL;
   const ult::Room room = ult::allocate(alignof(Thread), sizeof(Thread));
   if (!room.thread) return EAGAIN;
   ::new (room.object) Thread{routine, argument, {}};
@@ -238,6 +235,23 @@ int ayatori_thread_cancel(ayatori_thread_t thread) {
   return 0;
 }
 
+int ayatori_thread_setschedparam(ayatori_thread_t thread, int policy, const struct sched_param* param) {
+  if (const int refused = ayt::api::refuse_policy(policy)) return refused;
+  return ayatori_thread_setschedprio(thread, param->sched_priority);
+}
+
+int ayatori_thread_getschedparam(ayatori_thread_t thread, int* policy, struct sched_param* param) {
+  if (const int refused = exists(thread)) return refused;
+  *policy = SCHED_OTHER;
+  param->sched_priority = 0;
+  return 0;
+}
+
+int ayatori_thread_setschedprio(ayatori_thread_t thread, int priority) {
+  if (const int refused = exists(thread)) return refused;
+  return priority == 0 ? 0 : EINVAL;
+}
+
 void ayatori_thread_exit(void* result) {
   AYT_CHECK(ult::on_user_thread(), "ayatori_thread_exit was called outside ayatori's threads");
   Descriptor* d = current();
@@ -274,33 +288,6 @@ int ayatori_thread_equal(ayatori_thread_t a, ayatori_thread_t b) noexcept { retu
 int ayatori_thread_yield(void) {
   ayt::detail::yield_thread();
   ayt::api::cancellation_point_at_once();
-  return 0;
-}
-
-int ayatori_thread_attr_init(ayatori_thread_attr_t* attr) noexcept {
-  *attr = {largest_stack_bytes(), AYATORI_THREAD_CREATE_JOINABLE};
-  return 0;
-}
-int ayatori_thread_attr_destroy(ayatori_thread_attr_t* attr) noexcept {
-  *attr = {0, -1};
-  return 0;
-}
-int ayatori_thread_attr_setdetachstate(ayatori_thread_attr_t* attr, int detach_state) noexcept {
-  if (detach_state != AYATORI_THREAD_CREATE_JOINABLE && detach_state != AYATORI_THREAD_CREATE_DETACHED) return EINVAL;
-  attr->detach_state = detach_state;
-  return 0;
-}
-int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* detach_state) noexcept {
-  *detach_state = attr->detach_state;
-  return 0;
-}
-int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) noexcept {
-  if (bytes < AYATORI_THREAD_STACK_MIN || bytes > largest_stack_bytes()) return EINVAL;
-  attr->stack_bytes = bytes;
-  return 0;
-}
-int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) noexcept {
-  *bytes = attr->stack_bytes;
   return 0;
 }
 

@@ -35,6 +35,7 @@ int64_t now_ms(void);
 void threads_results(void);
 void threads_errors(void);
 void threads_attr(void);
+void threads_scheduling(void);
 void threads_detached(void);
 void threads_exit(void);
 void threads_joined_by_others(void);

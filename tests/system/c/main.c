@@ -13,6 +13,7 @@ static const struct {
     {"threads_results", threads_results},
     {"threads_errors", threads_errors},
     {"threads_attr", threads_attr},
+    {"threads_scheduling", threads_scheduling},
     {"threads_detached", threads_detached},
     {"threads_exit", threads_exit},
     {"threads_joined_by_others", threads_joined_by_others},

@@ -102,6 +102,89 @@ void threads_attr(void) {
   CHECK(ayatori_thread_create(&thread, &attr, give_back, NULL) == EINVAL);
 }
 
+static void attributes_of_objects(void) {
+  ayatori_mutexattr_t m;
+  ayatori_condattr_t c;
+  ayatori_barrierattr_t b;
+  int n = -1;
+  CHECK(ayatori_mutexattr_init(&m) == 0 && ayatori_condattr_init(&c) == 0 && ayatori_barrierattr_init(&b) == 0);
+  CHECK(ayatori_mutexattr_getpshared(&m, &n) == 0 && n == AYATORI_PROCESS_PRIVATE);
+  CHECK(ayatori_mutexattr_setpshared(&m, AYATORI_PROCESS_SHARED) == 0 && ayatori_mutexattr_setpshared(&m, 2) == EINVAL);
+  CHECK(ayatori_mutexattr_getpshared(&m, &n) == 0 && n == AYATORI_PROCESS_SHARED);
+  CHECK(ayatori_condattr_getpshared(&c, &n) == 0 && n == AYATORI_PROCESS_PRIVATE);
+  CHECK(ayatori_condattr_setpshared(&c, AYATORI_PROCESS_SHARED) == 0 && ayatori_condattr_setpshared(&c, -1) == EINVAL);
+  CHECK(ayatori_condattr_getpshared(&c, &n) == 0 && n == AYATORI_PROCESS_SHARED);
+  CHECK(ayatori_barrierattr_getpshared(&b, &n) == 0 && n == AYATORI_PROCESS_PRIVATE);
+  CHECK(ayatori_barrierattr_setpshared(&b, AYATORI_PROCESS_SHARED) == 0 &&
+        ayatori_barrierattr_setpshared(&b, 9) == EINVAL);
+  CHECK(ayatori_barrierattr_getpshared(&b, &n) == 0 && n == AYATORI_PROCESS_SHARED);
+  CHECK(ayatori_mutexattr_setprotocol(&m, AYATORI_PRIO_NONE) == 0);
+  CHECK(ayatori_mutexattr_setprotocol(&m, AYATORI_PRIO_INHERIT) == ENOTSUP);
+  CHECK(ayatori_mutexattr_setprotocol(&m, AYATORI_PRIO_PROTECT) == ENOTSUP);
+  CHECK(ayatori_mutexattr_setprotocol(&m, 3) == EINVAL);
+  CHECK(ayatori_mutexattr_getprotocol(&m, &n) == 0 && n == AYATORI_PRIO_NONE);
+  CHECK(ayatori_mutexattr_setrobust(&m, AYATORI_MUTEX_STALLED) == 0);
+  CHECK(ayatori_mutexattr_setrobust(&m, AYATORI_MUTEX_ROBUST) == ENOTSUP);
+  CHECK(ayatori_mutexattr_setrobust(&m, -1) == EINVAL);
+  CHECK(ayatori_mutexattr_getrobust(&m, &n) == 0 && n == AYATORI_MUTEX_STALLED);
+  CHECK(ayatori_mutexattr_setprioceiling(&m, 1) == EINVAL && ayatori_mutexattr_getprioceiling(&m, &n) == EINVAL);
+  ayatori_mutex_t mutex;
+  CHECK(ayatori_mutex_init(&mutex, &m) == 0);
+  CHECK(ayatori_mutex_setprioceiling(&mutex, 1, &n) == EINVAL && ayatori_mutex_getprioceiling(&mutex, &n) == EINVAL);
+  CHECK(ayatori_mutex_consistent(&mutex) == EINVAL);
+  CHECK(ayatori_mutex_destroy(&mutex) == 0);
+  CHECK(ayatori_barrierattr_destroy(&b) == 0 && ayatori_condattr_destroy(&c) == 0 &&
+        ayatori_mutexattr_destroy(&m) == 0);
+}
+
+void threads_scheduling(void) {
+  ayatori_thread_attr_t attr;
+  struct sched_param param = {7};
+  int n = -1;
+  CHECK(ayatori_thread_attr_init(&attr) == 0);
+  CHECK(ayatori_thread_attr_getscope(&attr, &n) == 0 && n == AYATORI_SCOPE_PROCESS);
+  CHECK(ayatori_thread_attr_setscope(&attr, AYATORI_SCOPE_PROCESS) == 0);
+  CHECK(ayatori_thread_attr_setscope(&attr, AYATORI_SCOPE_SYSTEM) == ENOTSUP);
+  CHECK(ayatori_thread_attr_setscope(&attr, 2) == EINVAL);
+  CHECK(ayatori_thread_attr_getinheritsched(&attr, &n) == 0 && n == AYATORI_INHERIT_SCHED);
+  CHECK(ayatori_thread_attr_setinheritsched(&attr, AYATORI_EXPLICIT_SCHED) == 0);
+  CHECK(ayatori_thread_attr_setinheritsched(&attr, 5) == EINVAL);
+  CHECK(ayatori_thread_attr_getinheritsched(&attr, &n) == 0 && n == AYATORI_EXPLICIT_SCHED);
+  CHECK(ayatori_thread_attr_setschedpolicy(&attr, SCHED_OTHER) == 0);
+  CHECK(ayatori_thread_attr_setschedpolicy(&attr, SCHED_FIFO) == ENOTSUP);
+  CHECK(ayatori_thread_attr_setschedpolicy(&attr, SCHED_RR) == ENOTSUP);
+  CHECK(ayatori_thread_attr_setschedpolicy(&attr, 99) == EINVAL);
+  CHECK(ayatori_thread_attr_getschedpolicy(&attr, &n) == 0 && n == SCHED_OTHER);
+  CHECK(ayatori_thread_attr_setschedparam(&attr, &param) == EINVAL);
+  CHECK(ayatori_thread_attr_getschedparam(&attr, &param) == 0 && param.sched_priority == 0);
+  CHECK(ayatori_thread_attr_setschedparam(&attr, &param) == 0);
+  size_t bytes = 0;
+  void* lowest = &bytes;
+  CHECK(ayatori_thread_attr_getguardsize(&attr, &bytes) == 0 && bytes >= 4096 && bytes % 4096 == 0);
+  CHECK(ayatori_thread_attr_setguardsize(&attr, 12345) == 0);
+  CHECK(ayatori_thread_attr_getguardsize(&attr, &bytes) == 0 && bytes == 12345);
+  CHECK(ayatori_thread_attr_setstack(&attr, &bytes, 65536) == ENOTSUP);
+  CHECK(ayatori_thread_attr_setstacksize(&attr, 65536) == 0);
+  CHECK(ayatori_thread_attr_getstack(&attr, &lowest, &bytes) == 0 && lowest == NULL && bytes == 65536);
+  int object = 0;
+  ayatori_thread_t thread;
+  void* result = NULL;
+  CHECK(ayatori_thread_create(&thread, &attr, give_back, &object) == 0);
+  CHECK(ayatori_thread_getschedparam(thread, &n, &param) == 0 && n == SCHED_OTHER && param.sched_priority == 0);
+  CHECK(ayatori_thread_setschedparam(thread, SCHED_OTHER, &param) == 0);
+  CHECK(ayatori_thread_setschedparam(thread, SCHED_FIFO, &param) == ENOTSUP);
+  CHECK(ayatori_thread_setschedparam(thread, -5, &param) == EINVAL);
+  CHECK(ayatori_thread_setschedprio(thread, 0) == 0 && ayatori_thread_setschedprio(thread, 1) == EINVAL);
+  CHECK(ayatori_thread_join(thread, &result) == 0 && result == &object);
+  CHECK(ayatori_thread_getschedparam(thread, &n, &param) == ESRCH && ayatori_thread_setschedprio(thread, 0) == ESRCH);
+  CHECK(ayatori_thread_getschedparam(0, &n, &param) == ESRCH);
+  CHECK(ayatori_thread_setconcurrency(-1) == EINVAL && ayatori_thread_getconcurrency() == 0);
+  CHECK(ayatori_thread_setconcurrency(8) == 0 && ayatori_thread_getconcurrency() == 8);
+  CHECK(ayatori_thread_setconcurrency(0) == 0);
+  CHECK(ayatori_thread_attr_destroy(&attr) == 0);
+  attributes_of_objects();
+}
+
 struct detached {
   ayatori_sem_t may_end, ended;
   int code;

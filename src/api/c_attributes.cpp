@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes of threads, and those of objects that are only kept, as include/ayatori/ayatori.h declares them.
+#include "api/c_attributes.hpp"
+
+#include <sched.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+
+#include "api/c_sync.hpp"
+#include "dsm/dsm.hpp"
+#include "gas/space.hpp"
+
+namespace {
+
+namespace ayt = ayatori;
+using ayt::api::kDestroyed;
+
+constinit std::atomic<int> concurrency = 0;
+
+std::size_t largest_stack_bytes() noexcept {
+  // Less the guard, and a page for what lies below the first frame.
+  return (ayt::gas::layout().slot_pages - ayt::dsm::kGuardPages - 1) << ayt::gas::kPageShift;
+}
+
+bool is_sharing(int shared) noexcept { return shared == AYATORI_PROCESS_PRIVATE || shared == AYATORI_PROCESS_SHARED; }
+
+// The one value of several, from 0 on, that there is.
+int only(int value, int supported, int count) noexcept {
+  if (value < 0 || value >= count) return EINVAL;
+  return value == supported ? 0 : ENOTSUP;
+}
+
+template <class Attribute>
+int share(Attribute* attr, int shared) noexcept {
+  if (!is_sharing(shared)) return EINVAL;
+  attr->shared = shared;
+  return 0;
+}
+
+}  // namespace
+
+namespace ayatori::api {
+
+bool valid(const ayatori_thread_attr_t& a) noexcept {
+  return (a.detach_state == AYATORI_THREAD_CREATE_JOINABLE || a.detach_state == AYATORI_THREAD_CREATE_DETACHED) &&
+         a.stack_bytes >= AYATORI_THREAD_STACK_MIN && a.stack_bytes <= largest_stack_bytes();
+}
+
+int refuse_policy(int policy) noexcept {
+  if (policy == SCHED_OTHER) return 0;
+  return policy == SCHED_FIFO || policy == SCHED_RR ? ENOTSUP : EINVAL;
+}
+
+}  // namespace ayatori::api
+
+extern "C" {
+
+int ayatori_thread_attr_init(ayatori_thread_attr_t* attr) noexcept {
+  *attr = {largest_stack_bytes(), ayt::dsm::kGuardPages << ayt::gas::kPageShift, AYATORI_THREAD_CREATE_JOINABLE,
+           AYATORI_INHERIT_SCHED};
+  return 0;
+}
+int ayatori_thread_attr_destroy(ayatori_thread_attr_t* attr) noexcept {
+  *attr = {0, 0, kDestroyed, kDestroyed};
+  return 0;
+}
+int ayatori_thread_attr_setdetachstate(ayatori_thread_attr_t* attr, int detach_state) noexcept {
+  if (detach_state != AYATORI_THREAD_CREATE_JOINABLE && detach_state != AYATORI_THREAD_CREATE_DETACHED) return EINVAL;
+  attr->detach_state = detach_state;
+  return 0;
+}
+int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* detach_state) noexcept {
+  *detach_state = attr->detach_state;
+  return 0;
+}
+int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) noexcept {
+  if (bytes < AYATORI_THREAD_STACK_MIN || bytes > largest_stack_bytes()) return EINVAL;
+  attr->stack_bytes = bytes;
+  return 0;
+}
+int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) noexcept {
+  *bytes = attr->stack_bytes;
+  return 0;
+}
+
+int ayatori_thread_attr_setstack(ayatori_thread_attr_t*, void*, size_t) noexcept { return ENOTSUP; }
+int ayatori_thread_attr_getstack(const ayatori_thread_attr_t* attr, void** lowest, size_t* bytes) noexcept {
+  *lowest = nullptr;
+  *bytes = attr->stack_bytes;
+  return 0;
+}
+int ayatori_thread_attr_setguardsize(ayatori_thread_attr_t* attr, size_t bytes) noexcept {
+  attr->guard_bytes = bytes;
+  return 0;
+}
+int ayatori_thread_attr_getguardsize(const ayatori_thread_attr_t* attr, size_t* bytes) noexcept {
+  *bytes = attr->guard_bytes;
+  return 0;
+}
+int ayatori_thread_attr_setscope(ayatori_thread_attr_t*, int scope) noexcept {
+  return only(scope, AYATORI_SCOPE_PROCESS, 2);
+}
+int ayatori_thread_attr_getscope(const ayatori_thread_attr_t*, int* scope) noexcept {
+  *scope = AYATORI_SCOPE_PROCESS;
+  return 0;
+}
+int ayatori_thread_attr_setinheritsched(ayatori_thread_attr_t* attr, int inherit) noexcept {
+  if (inherit != AYATORI_INHERIT_SCHED && inherit != AYATORI_EXPLICIT_SCHED) return EINVAL;
+  attr->inherit = inherit;
+  return 0;
+}
+int ayatori_thread_attr_getinheritsched(const ayatori_thread_attr_t* attr, int* inherit) noexcept {
+  *inherit = attr->inherit;
+  return 0;
+}
+int ayatori_thread_attr_setschedpolicy(ayatori_thread_attr_t*, int policy) noexcept {
+  return ayt::api::refuse_policy(policy);
+}
+int ayatori_thread_attr_getschedpolicy(const ayatori_thread_attr_t*, int* policy) noexcept {
+  *policy = SCHED_OTHER;
+  return 0;
+}
+int ayatori_thread_attr_setschedparam(ayatori_thread_attr_t*, const struct sched_param* param) noexcept {
+  return param->sched_priority == 0 ? 0 : EINVAL;
+}
+int ayatori_thread_attr_getschedparam(const ayatori_thread_attr_t*, struct sched_param* param) noexcept {
+  param->sched_priority = 0;
+  return 0;
+}
+int ayatori_thread_setconcurrency(int level) noexcept {
+  if (level < 0) return EINVAL;
+  concurrency.store(level, std::memory_order_relaxed);  // a number alone
+  return 0;
+}
+int ayatori_thread_getconcurrency(void) noexcept { return concurrency.load(std::memory_order_relaxed); }
+
+int ayatori_mutexattr_setpshared(ayatori_mutexattr_t* attr, int shared) noexcept { return share(attr, shared); }
+int ayatori_mutexattr_getpshared(const ayatori_mutexattr_t* attr, int* shared) noexcept {
+  *shared = attr->shared;
+  return 0;
+}
+int ayatori_mutexattr_setprotocol(ayatori_mutexattr_t*, int protocol) noexcept {
+  return only(protocol, AYATORI_PRIO_NONE, 3);
+}
+int ayatori_mutexattr_getprotocol(const ayatori_mutexattr_t*, int* protocol) noexcept {
+  *protocol = AYATORI_PRIO_NONE;
+  return 0;
+}
+int ayatori_mutexattr_setrobust(ayatori_mutexattr_t*, int robust) noexcept {
+  return only(robust, AYATORI_MUTEX_STALLED, 2);
+}
+int ayatori_mutexattr_getrobust(const ayatori_mutexattr_t*, int* robust) noexcept {
+  *robust = AYATORI_MUTEX_STALLED;
+  return 0;
+}
+int ayatori_mutexattr_setprioceiling(ayatori_mutexattr_t*, int) noexcept { return EINVAL; }
+int ayatori_mutexattr_getprioceiling(const ayatori_mutexattr_t*, int*) noexcept { return EINVAL; }
+int ayatori_mutex_setprioceiling(ayatori_mutex_t*, int, int*) noexcept { return EINVAL; }
+int ayatori_mutex_getprioceiling(const ayatori_mutex_t*, int*) noexcept { return EINVAL; }
+int ayatori_mutex_consistent(ayatori_mutex_t*) noexcept { return EINVAL; }
+
+int ayatori_condattr_setpshared(ayatori_condattr_t* attr, int shared) noexcept { return share(attr, shared); }
+int ayatori_condattr_getpshared(const ayatori_condattr_t* attr, int* shared) noexcept {
+  *shared = attr->shared;
+  return 0;
+}
+int ayatori_barrierattr_setpshared(ayatori_barrierattr_t* attr, int shared) noexcept { return share(attr, shared); }
+int ayatori_barrierattr_getpshared(const ayatori_barrierattr_t* attr, int* shared) noexcept {
+  *shared = attr->shared;
+  return 0;
+}
+
+}  // extern "C"
