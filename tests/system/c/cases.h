@@ -12,7 +12,7 @@ extern "C" {
 /* helper.cpp */
 int here(void);          /* number of the process */
 int process_count(void); /* of the job */
-int shares_memory(void); /* all processes of the job */
+int shares_memory(void); /* the job, as far as its environment says so */
 int worker_count(void);  /* of this process */
 void migrate(void);      /* returns on another process, if there is one; called by any thread */
 void failed(const char* file, int line, const char* what);

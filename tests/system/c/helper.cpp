@@ -25,7 +25,7 @@ int here() { return ayatori::process_id(); }
 int process_count() { return ayatori::process_count(); }
 int shares_memory() {
   const char* transport = std::getenv("AYATORI_TRANSPORT");  // NOLINT(concurrency-mt-unsafe)
-  return !transport || std::string_view(transport) == "shm" || std::string_view(transport) == "auto";
+  return process_count() == 1 || (transport && std::string_view(transport) == "shm");
 }
 int worker_count() { return ayatori::worker_count(); }
 

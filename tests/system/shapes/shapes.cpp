@@ -281,7 +281,7 @@ void locals() {
     *place->count = n;
     const int began = ayatori::process_id();
     // The others have soon ended: their workers look for something to do.
-    for (int i = 0; n == 0 && i < 2000 && ayatori::process_id() == began && ayatori::process_count() > 1; ++i)
+    for (int i = 0; n == 0 && i < 20000 && ayatori::process_id() == began && ayatori::process_count() > 1; ++i)
       ayatori::thread([] {
         for (const auto end = Clock::now() + 1ms; Clock::now() < end;) {
         }
