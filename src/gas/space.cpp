@@ -21,6 +21,7 @@ constinit Tables tables;
 namespace {
 
 constexpr Layout& lay = detail::layout;
+constexpr std::size_t kCoreBytes = 1 << 20;  // larger tables are in no core file, but for what in_core() names
 using detail::tables;
 
 // Guards allocation in the large range. Lies in shared memory.
@@ -78,7 +79,14 @@ void* shared_map(std::size_t bytes, const char* what) {
   const int flags = MAP_ANONYMOUS | MAP_NORESERVE | (apart() ? MAP_PRIVATE : MAP_SHARED);
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (p == MAP_FAILED) refuse(what, bytes);
+  if (bytes > kCoreBytes) madvise(p, bytes, MADV_DONTDUMP);
   return p;
+}
+
+void in_core(const void* first_byte, std::size_t bytes) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(first_byte) & ~(kPageBytes - 1);
+  const auto end = (reinterpret_cast<std::uintptr_t>(first_byte) + bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+  madvise(reinterpret_cast<void*>(first), end - first, MADV_DODUMP);  // NOLINT: a hint, whether it works or not
 }
 
 namespace {
@@ -152,6 +160,7 @@ void attach(int self) {
                  self, lay.bytes, want, std::strerror(errno));
     std::_Exit(125);
   }
+  madvise(got, lay.bytes, MADV_DONTDUMP);  // in_core()
   for (int p = 0; p < lay.processes && !apart(); ++p)
     if (p != self) close(view_fds[p]);
   tables.user_fd = view_fds[self];  // a forked child of the program maps it privately (dsm/fault/process.cpp)

@@ -175,5 +175,9 @@ void set_large_hooks(const LargeHooks& hooks) noexcept;
 // Memory shared by all members, or (apart()) of each its own, at the same address; mapped before the fork, zeroed, lazily
 // backed. Ends the process when refused.
 void* shared_map(std::size_t bytes, const char* what);
+// The system gives memory to what it writes into a core file, and the space and its tables are mostly holes: of them a
+// core has what is named here (whole pages; of this process and of those that are forked from it), that is what a debugger
+// needs to show threads.
+void in_core(const void* first_byte, std::size_t bytes) noexcept;
 
 }  // namespace ayatori::gas

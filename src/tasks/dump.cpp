@@ -8,12 +8,15 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <new>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
@@ -22,6 +25,7 @@
 #include "base/symbols.hpp"
 #include "dsm/fault/dispatch.hpp"
 #include "gas/space.hpp"
+#include "tasks/debug_table.hpp"
 #include "tasks/stop.hpp"
 #include "tasks/sync.hpp"
 #include "tasks/unwind.hpp"
@@ -125,6 +129,17 @@ int owner_of(const Descriptor* d) noexcept {
   return static_cast<int>(gas::slot_entry(slot).owner.load(std::memory_order_relaxed));  // a hint (D2)
 }
 
+// A thread that waits. Equal ones are one wait.
+struct Wait {
+  const Descriptor* thread = nullptr;
+  ThreadState state = ThreadState::kFree;
+  const void* object = nullptr;  // null: it waits for nobody who can be named
+  std::uint64_t sequence = 0;
+  std::uint32_t generation = 0;
+
+  bool operator==(const Wait&) const = default;
+};
+
 bool is_thread(const void* p) noexcept {
   const auto offset = reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(ult::config().threads);
   return offset % sizeof(Descriptor) == 0 && offset / sizeof(Descriptor) < ult::config().thread_count;
@@ -149,6 +164,13 @@ class Dump {
   void print_waiting(const Descriptor* d);
   void frames(Block& out, const Trace& trace);
   std::string waited(const Descriptor& d);
+  std::string holder_text(const sync::Waited& w);
+  Wait wait_of(const Descriptor* d);
+  const Descriptor* holder_of(std::uint64_t number);
+  const Descriptor* waits_for(const Wait& wait);
+  std::string awaited(const Wait& wait);
+  void look_for_cycles(const std::vector<const Descriptor*>& waiting);
+  void print_cycle(const std::vector<Wait>& cycle);
   Copy<Descriptor> copy(const Descriptor* d) { return {d, memory_}; }
 
   const int self_ = ult::config().process;
@@ -178,7 +200,7 @@ std::string Dump::waited(const Descriptor& d) {
     case ThreadState::kLocking: {
       if (!d.wait_object) return base::formatted("waits for a mutex of process {}", sync::keeper(d.wait_value));
       const sync::Waited w = sync::describe(d.wait_object, memory_);
-      return base::formatted("waits for {} {}, locked at process {}", w.kind, w.handle, w.last_process);
+      return base::formatted("waits for {} {}, {}", w.kind, w.handle, holder_text(w));
     }
     case ThreadState::kWaiting: {
       if (!d.wait_object)
@@ -194,6 +216,95 @@ std::string Dump::waited(const Descriptor& d) {
     }
     case ThreadState::kFaulting: return "waits for a page of another process";
     default: return "";
+  }
+}
+
+std::string Dump::holder_text(const sync::Waited& w) {
+  if (const Descriptor* const holder = holder_of(w.holder))
+    return base::formatted("held by thread {}, which is at process {}", ult::number_of(&*copy(holder)),
+                           owner_of(holder));
+  if ((w.holder >> 63) != 0) return "held by an OS thread of the program";
+  if (w.holder != 0) return base::formatted("locked at process {} by a thread that has ended", w.last_process);
+  return base::formatted("locked at process {}", w.last_process);
+}
+
+// ------------------------------------------------------------------------------------------------ cycles (D5)
+
+Wait Dump::wait_of(const Descriptor* d) {
+  const Copy<Descriptor> now = copy(d);
+  Wait wait{d, now->state, nullptr, now->wait_sequence, now->generation};
+  if (wait.state == ThreadState::kJoining || wait.state == ThreadState::kLocking) wait.object = now->wait_object;
+  return wait;
+}
+
+// Null: nobody, no user-level thread, or one that has ended.
+const Descriptor* Dump::holder_of(std::uint64_t number) {
+  const std::uint64_t slot = (number & 0xffffffff) - 1;
+  if (number == 0 || (number >> 63) != 0 || slot >= ult::config().thread_count) return nullptr;
+  const Descriptor* const d = &ult::config().threads[slot];
+  return ((copy(d)->generation ^ number >> 32) & 0xffff) == 0 ? d : nullptr;
+}
+
+// Who must go on first; null: not known, or at a process that shares no memory with this one.
+const Descriptor* Dump::waits_for(const Wait& wait) {
+  const Descriptor* next = nullptr;
+  if (!wait.object) return nullptr;
+  if (wait.state == ThreadState::kLocking)
+    next = holder_of(sync::describe(wait.object, memory_).holder);
+  else if (is_thread(wait.object))
+    next = static_cast<const Descriptor*>(wait.object);
+  return next && gas::apart() && owner_of(next) != self_ ? nullptr : next;
+}
+
+std::string Dump::awaited(const Wait& wait) {
+  if (wait.state == ThreadState::kJoining) return "the end of";
+  const sync::Waited w = sync::describe(wait.object, memory_);
+  return base::formatted("{} {}, held by", w.kind, w.handle);
+}
+
+// Each thread waits for the next one, the last for the first.
+void Dump::print_cycle(const std::vector<Wait>& cycle) {
+  Block out;
+  if (cycle.size() == 1)
+    out.line("deadlock: a thread waits for itself:");
+  else
+    out.line("deadlock: {} threads wait for each other in a cycle:", cycle.size());
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    const Wait& before = cycle[(i + cycle.size() - 1) % cycle.size()];
+    const Wait& after = cycle[(i + 1) % cycle.size()];
+    std::string holds;
+    if (before.state == ThreadState::kLocking) {
+      const sync::Waited w = sync::describe(before.object, memory_);
+      holds = base::formatted(" holds {} {} and", w.kind, w.handle);
+    }
+    const Copy<Descriptor> d = copy(cycle[i].thread);
+    const bool timed = cycle[i].state == ThreadState::kLocking && d->deadline_ns != INT64_MAX;
+    out.line("    thread {} at process {}{} waits for {} thread {} at process {}{}", ult::number_of(&*d),
+             owner_of(cycle[i].thread), holds, awaited(cycle[i]), ult::number_of(&*copy(after.thread)),
+             owner_of(after.thread), timed ? ", for a limited time" : "");
+  }
+}
+
+void Dump::look_for_cycles(const std::vector<const Descriptor*>& waiting) {
+  std::unordered_map<const Descriptor*, const Descriptor*> seen;  // to the first thread of the walk that came by
+  for (const Descriptor* const first : waiting) {
+    std::vector<Wait> walk;
+    const Descriptor* at = first;
+    while (at && seen.emplace(at, first).second) {
+      walk.push_back(wait_of(at));
+      at = waits_for(walk.back());
+    }
+    if (!at || seen[at] != first) continue;  // it ends, or leads to what is known
+    std::size_t begin = 0;
+    while (walk[begin].thread != at) ++begin;
+    std::vector<Wait> cycle(walk.begin() + static_cast<std::ptrdiff_t>(begin), walk.end());
+    std::rotate(cycle.begin(), std::ranges::min_element(cycle, {}, &Wait::thread), cycle.end());
+    if (owner_of(cycle.front().thread) != self_) continue;
+    bool stands = true;
+    for (std::size_t i = 0; i < cycle.size() && stands; ++i)
+      stands = waits_for(cycle[i]) == cycle[(i + 1) % cycle.size()].thread;
+    for (std::size_t i = 0; i < cycle.size() && stands; ++i) stands = wait_of(cycle[i].thread) == cycle[i];
+    if (stands) print_cycle(cycle);
   }
 }
 
@@ -307,13 +418,18 @@ void Dump::print() {
   print_queue("placed", ult::queues_of(self_).placed);
   // The waiting ones: of all stacks ever handed out those that are here.
   const gas::Layout& l = gas::layout();
+  std::vector<const Descriptor*> waiting;
   for (int p = 0; p < c.processes; ++p) {
     const std::uint32_t count = *Copy<std::uint32_t>(&ult::queues_of(p).next_fresh_slot, memory_);
     for (std::uint32_t i = 0; i < count; ++i) {
       const Descriptor* const d = &c.threads[static_cast<std::uint32_t>(p) * l.slots_per_process + i];
-      if (owner_of(d) == self_) print_waiting(d);
+      if (owner_of(d) != self_) continue;
+      print_waiting(d);
+      const ThreadState state_now = copy(d)->state;
+      if (state_now == ThreadState::kJoining || state_now == ThreadState::kLocking) waiting.push_back(d);
     }
   }
+  look_for_cycles(waiting);
   Block end;
   if (left_out_ != 0) end.line("... and {} more threads", left_out_);
   end.line("end of the dump: {} thread{}", printed_ + left_out_, printed_ + left_out_ == 1 ? "" : "s");
@@ -355,6 +471,7 @@ void attach() noexcept {
 }
 
 void start() {
+  ayt_debug_table.worker_tids = state.tids;
   struct sigaction now{};
   if (sigaction(SIGQUIT, nullptr, &now) != 0) return;
   if (now.sa_handler != SIG_DFL && !(now.sa_handler == SIG_IGN && state.ignored_from_start)) return;  // D1

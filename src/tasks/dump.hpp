@@ -9,6 +9,11 @@
 // D3. Stacks are read through the system view of this process, other memory through /proc/self/mem: nothing faults.
 // D4. What others write without a lock or an atomic (descriptors, workers, synchronisation objects) is copied in the same
 //     way (Copy in unwind.hpp): they need not write it for us.
+// D5. Threads that wait for each other in a cycle are printed once, by the process that has the first of them. Waits are
+//     looked at twice, who holds what in between: waits that are the same before and after lasted all the time, and who
+//     waits lets go of nothing, so the cycle stood at that moment. Who is handed a lock waits no more before it holds it
+//     (kReady, then the word). A cycle is found through ends of threads, mutexes and writers of read-write locks; who will
+//     notify, post or arrive is not known, nor readers. Where processes share no memory: among threads and locks of one.
 #pragma once
 
 namespace ayatori::tasks::dump {

@@ -116,6 +116,20 @@ void bring_placed(Descriptor* d) {
       map_stack);
 }
 
+// Of each process; of a process's own ones all that were ever used, in powers of two.
+constexpr std::uint32_t kThreadsInCore = 16;
+constexpr std::size_t kRingInCore = 1'024;  // entries of a deque
+
+// What a core file of this process has of the threads that began at `process`: the first `count`.
+void threads_in_core(int process, std::uint32_t count) noexcept {
+  const gas::Layout& l = gas::layout();
+  count = std::min(count, l.slots_per_process);
+  const auto first = static_cast<gas::SlotIndex>(process) * l.slots_per_process;
+  gas::in_core(&state().threads[first], count * sizeof(Descriptor));
+  gas::in_core(gas::user_view() + (std::size_t{first} * l.slot_pages << gas::kPageShift),
+               std::size_t{count} * l.slot_pages << gas::kPageShift);
+}
+
 // Up to `count` stacks of a process's own range that nobody ever used.
 Descriptor* fresh_threads(int process, std::uint32_t count) {
   State& s = state();
@@ -126,6 +140,8 @@ Descriptor* fresh_threads(int process, std::uint32_t count) {
   count = std::min(count, l.slots_per_process - from);
   q.next_fresh_slot = from + count;
   q.slots_lock.unlock();
+  const std::uint32_t in_core = std::bit_ceil(std::max(from, kThreadsInCore));
+  if (process == s.self && from + count > in_core) threads_in_core(process, std::bit_ceil(from + count));
   Descriptor* list = nullptr;
   for (std::uint32_t i = count; i-- > 0;) {
     const gas::SlotIndex slot = static_cast<gas::SlotIndex>(process) * l.slots_per_process + from + i;
@@ -320,6 +336,12 @@ void attach(int self, int workers) {
   s.self = self;
   s.workers = workers;
   dump::attach();
+  for (int p = 0; p < s.processes; ++p) {
+    threads_in_core(p, kThreadsInCore);
+    for (int i = 0; i < workers; ++i)
+      gas::in_core(s.rings[p] + static_cast<std::uint64_t>(i) * s.ring_capacity, kRingInCore * sizeof(void*));
+  }
+  gas::in_core(&gas::slot_entry(0), gas::layout().slots * sizeof(gas::SlotEntry));
   ProcessQueues& q = *s.queues[self];
   // Small where stacks are few: a worker that computes cannot be asked for its free ones (T4).
   const auto keep =

@@ -21,6 +21,8 @@
 
 namespace ayatori::tasks::sync {
 
+constexpr std::size_t kObjectsInCore = 4'096;
+
 constinit State state;
 
 void give(int process) {
@@ -91,13 +93,18 @@ void destroy_native(void* argument) {
 
 // ------------------------------------------------------------------------------------------------ mutex
 
-// Takes the lock if it is free. Returns the process of the last holder, or -1.
-int try_take(Object& o) {
-  std::uint32_t w = o.word.load(std::memory_order_relaxed);
+std::uint64_t own_bits() noexcept {
+  const Worker* w = ult::current_worker();
+  return w && w->current ? bits_of_thread(*w->current) : 0;
+}
+
+// Takes the lock for `holder` (holder_bits()) if it is free. Returns the process of the last holder, or -1.
+int try_take(Object& o, std::uint64_t holder) {
+  std::uint64_t w = o.word.load(std::memory_order_relaxed);
   while ((w & kLocked) == 0) {
     // acquire: pairs with the release in unlock
-    if (o.word.compare_exchange_weak(w, (w & ~0xffu) | (w & kWaiters) | kLocked, std::memory_order_acquire))
-      return static_cast<int>(w >> 8);
+    if (o.word.compare_exchange_weak(w, (w & (kLastMask | kWaiters)) | holder | kLocked, std::memory_order_acquire))
+      return last_of(w);
   }
   return -1;
 }
@@ -131,6 +138,7 @@ void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadli
   d->wait_object = &o;
   d->wait_condition = &o;
   ++d->wait_sequence;
+  d->deadline_ns = deadline_ns;
   if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, wait_timed_out, d->wait_sequence);
   o.waiters.push(d);
 }
@@ -138,11 +146,11 @@ void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadli
 // Takes the lock for `d` or lets it wait. Returns the last holder's process, or -1: it waits. Native stack.
 int take_or_wait(Object& o, Descriptor* d, std::int64_t deadline_ns = INT64_MAX) {
   o.guard.lock();
-  int from = try_take(o);
+  int from = try_take(o, holder_bits(d));
   while (from < 0) {
-    std::uint32_t w = o.word.load(std::memory_order_relaxed);
+    std::uint64_t w = o.word.load(std::memory_order_relaxed);
     if ((w & kLocked) == 0) {
-      from = try_take(o);
+      from = try_take(o, holder_bits(d));
       continue;
     }
     if (o.word.compare_exchange_weak(w, w | kWaiters, std::memory_order_acq_rel)) break;
@@ -179,10 +187,13 @@ void see(int from) {
 void unlock_native(Object& o, int actor) {
   o.guard.lock();
   Descriptor* next = o.waiters.pop();
-  const std::uint32_t waiters = o.waiters.empty() ? 0 : kWaiters;
-  if (next)
-    o.word.store(last(actor) | kLocked | waiters, std::memory_order_release);  // Y4; waiters under guard
-  else
+  const std::uint64_t waiters = o.waiters.empty() ? 0 : kWaiters;
+  if (next) {
+    next->state =
+        ThreadState::kReady;  // before it is said to hold the lock: nobody seems to wait for itself (D5 of dump.hpp)
+    o.word.store(last(actor) | kLocked | waiters | holder_bits(next),
+                 std::memory_order_release);  // Y4; waiters under guard
+  } else
     o.word.store(last(actor), std::memory_order_release);
   o.guard.unlock();
   if (next) go_on(next, actor, false);
@@ -191,13 +202,13 @@ void unlock_native(Object& o, int actor) {
 void unlock_call(void* argument) { unlock_native(*static_cast<Object*>(argument), self()); }
 
 bool lock_fast(Object& o) {
-  std::uint32_t free_here = last(self());
+  std::uint64_t free_here = last(self());
   return o.word.load(std::memory_order_relaxed) == free_here &&  // or the exchange would cost as much, and fail
-         o.word.compare_exchange_strong(free_here, free_here | kLocked, std::memory_order_acquire);  // Y3
+         o.word.compare_exchange_strong(free_here, free_here | kLocked | own_bits(), std::memory_order_acquire);  // Y3
 }
 
 bool unlock_fast(Object& o) {
-  std::uint32_t w = o.word.load(std::memory_order_relaxed);
+  std::uint64_t w = o.word.load(std::memory_order_relaxed);
   AYT_CHECK((w & kLocked) != 0, "an ayatori::mutex that is not locked was unlocked");
   return (w & kWaiters) == 0 && o.word.compare_exchange_strong(w, last(self()), std::memory_order_release);  // Y3
 }
@@ -528,6 +539,7 @@ void reserve() {
   address_table::reserve();
   state.objects =
       static_cast<Object*>(gas::shared_map(std::size_t{kObjects} * sizeof(Object), "synchronisation objects"));
+  gas::in_core(state.objects, kObjectsInCore * sizeof(Object));
   state.os_waiters =
       static_cast<Descriptor*>(gas::shared_map(std::size_t{kOsWaiters} * sizeof(Descriptor), "waiting OS threads"));
 }
@@ -583,7 +595,7 @@ bool mutex_lock_until(Handle h, std::int64_t deadline_ns) {
 
 bool mutex_try_lock(Handle h) noexcept {
   if (away(h)) return ask_and_wait(about(Ask::kTryLock, h))->barrier_last;
-  const int from = try_take(object(h, Kind::kMutex));
+  const int from = try_take(object(h, Kind::kMutex), own_bits());
   if (from < 0) return false;
   see(from);
   return true;
@@ -837,7 +849,7 @@ std::uint64_t serve(const Call& call) {
   };
   switch (c.ask) {
     case Ask::kLock: relock(waiter(), c.object, deadline); break;
-    case Ask::kTryLock: answer(waiter(), try_take(object(c.object, Kind::kMutex)) >= 0); break;
+    case Ask::kTryLock: answer(waiter(), try_take(object(c.object, Kind::kMutex), 0) >= 0); break;
     case Ask::kUnlock: unlock_for(c.object, c.actor); break;
     case Ask::kConditionWait: {
       Descriptor* d = waiter();
@@ -913,9 +925,14 @@ std::uint64_t serve(const Call& call) {
 
 int keeper(Handle h) noexcept { return holder_of(h); }
 
+namespace {
+// The number of a mutex's holder, its generation cut.
+std::uint64_t holder_in(std::uint64_t word) { return (word >> 16 & 0xffff) << 32 | word >> 32; }
+}  // namespace
+
 Waited describe(const void* wait_object, StackMemory& memory) {
   const auto offset = reinterpret_cast<std::uintptr_t>(wait_object) - reinterpret_cast<std::uintptr_t>(state.objects);
-  Waited w{"a freed object", 0, -1, 0, 0};
+  Waited w{"a freed object", 0, -1, 0, 0, 0};
   if (offset / sizeof(Object) >= kObjects || offset % sizeof(Object) != 0) return w;
   const Copy<Object> o(static_cast<const Object*>(wait_object), memory);  // D4 of dump.hpp
   if (!o) return w;
@@ -924,7 +941,8 @@ Waited describe(const void* wait_object, StackMemory& memory) {
     case Kind::kFree: break;
     case Kind::kMutex:
       w.kind = "mutex";
-      w.last_process = static_cast<int>(o->word.load(std::memory_order_relaxed) >> 8);
+      w.last_process = last_of(o->word.load(std::memory_order_relaxed));
+      w.holder = holder_in(o->word.load(std::memory_order_relaxed));
       break;
     case Kind::kCondition: w.kind = "condition variable"; break;
     case Kind::kBarrier:
@@ -933,7 +951,11 @@ Waited describe(const void* wait_object, StackMemory& memory) {
       w.expected = o->expected;
       break;
     case Kind::kSemaphore: w.kind = "semaphore"; break;
-    case Kind::kRwLock: w.kind = "read-write lock"; break;
+    case Kind::kRwLock:
+      w.kind = "read-write lock";
+      w.last_process = last_of(o->word.load(std::memory_order_relaxed));
+      if (o->expected < 0) w.holder = o->owner.load(std::memory_order_relaxed);
+      break;
   }
   return w;
 }

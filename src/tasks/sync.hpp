@@ -161,6 +161,9 @@ struct Waited {
   Handle handle;
   int last_process;                  // of a mutex: where it was locked last; else -1
   std::ptrdiff_t arrived, expected;  // of a barrier
+  // Number of the thread that holds a mutex, or a read-write lock for writing, with at least the low 16 bits of its
+  // generation; 0: nobody, or unknown. OS threads: bit 63.
+  std::uint64_t holder;
 };
 int keeper(Handle) noexcept;  // the process that made the object, where processes share no memory
 Waited describe(const void* wait_object, StackMemory& memory);

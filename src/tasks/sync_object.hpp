@@ -20,16 +20,26 @@ namespace ayatori::tasks::sync {
 
 using ult::Descriptor;
 
-// word of a mutex: bit 0 locked, bit 1 waiters, from bit 8 the process of the last holder.
-inline constexpr std::uint32_t kLocked = 1;
-inline constexpr std::uint32_t kWaiters = 2;
-constexpr std::uint32_t last(int process) { return static_cast<std::uint32_t>(process) << 8; }
+// word of a mutex: bit 0 locked, bit 1 waiters, from bit 8 the process of the last holder, and for people (dump), while a
+// user-level thread of this machine holds it, from bit 16 and 32 the halves of its number: generation (cut) and slot + 1.
+inline constexpr std::uint64_t kLocked = 1;
+inline constexpr std::uint64_t kWaiters = 2;
+inline constexpr std::uint64_t kLastMask = 0xff00;
+constexpr std::uint64_t last(int process) { return static_cast<std::uint64_t>(process) << 8; }
+constexpr int last_of(std::uint64_t word) { return static_cast<int>((word & kLastMask) >> 8); }
+inline std::uint64_t bits_of_thread(const Descriptor& d) noexcept {
+  return (std::uint64_t{d.slot} + 1) << 32 | (d.generation & 0xffffu) << 16;
+}
+// Others that wait are not named.
+inline std::uint64_t holder_bits(const Descriptor* d) noexcept {
+  return d->os_thread || d->proxy ? 0 : bits_of_thread(*d);
+}
 
 struct alignas(64) Object {
   Kind kind;
   std::uint32_t next_free;  // Guarded by the pool's lock.
   base::SharedLock guard;
-  std::atomic<std::uint32_t> word;  // mutex
+  std::atomic<std::uint64_t> word;  // mutex
   ult::List waiters;                // Guarded by guard.
   std::ptrdiff_t expected,
       arrived;  // barrier; expected: a semaphore's value, a read-write lock's holders; guarded by guard

@@ -19,7 +19,7 @@ using ult::Worker;
 constexpr std::ptrdiff_t kWriter = -1;
 
 constexpr std::uint64_t bit(int process) { return std::uint64_t{1} << process; }
-int last_writer(const Object& o) { return static_cast<int>(o.word.load(std::memory_order_relaxed) >> 8); }
+int last_writer(const Object& o) { return last_of(o.word.load(std::memory_order_relaxed)); }
 
 // Processes whose writes the one that now holds it must see. Under the guard.
 std::uint64_t hold(Object& o, const Descriptor& d) {
@@ -31,7 +31,7 @@ std::uint64_t hold(Object& o, const Descriptor& d) {
   from |= o.arrived_processes;
   o.arrived_processes = 0;
   o.expected = kWriter;
-  o.owner.store(d.wait_value, std::memory_order_relaxed);
+  o.owner.store(d.wait_value, std::memory_order_release);  // after the state in Granted::add(), for the dump
   return from;
 }
 
@@ -41,6 +41,7 @@ struct Granted {
   std::uint64_t from = 0;
 
   void add(Object& o, Descriptor* d) {
+    d->state = ThreadState::kReady;  // before it holds the lock (D5 of dump.hpp)
     from |= hold(o, *d);
     threads.push(d);
   }

@@ -337,7 +337,7 @@ bool step_by_frame_pointer(Frame& frame, StackMemory& memory) {
 bool is_signal_return(std::uint64_t pc) {
   static constexpr std::uint8_t kCode[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};  // mov $15, %rax; syscall
   dwarf_eh_bases bases{};
-  // Our restorer has no table and lies in the program's code; the C library's has one.
+  // Ours lies in the program's code; the C library's has a table.
   const bool ours = pc >= reinterpret_cast<std::uint64_t>(ayt_dispatch_begin) &&
                     pc < reinterpret_cast<std::uint64_t>(ayt_dispatch_end);
   if (!ours && !_Unwind_Find_FDE(reinterpret_cast<void*>(pc), &bases)) return false;  // NOLINT

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace ayatori::ult {
@@ -21,6 +22,8 @@ class Deque {
 
   // `ring` has `capacity` (a power of two) zeroed entries. Before any other call.
   void init(std::atomic<T*>* ring, std::uint64_t capacity) noexcept {
+    static_assert(offsetof(Deque, top_) == kTopAt && offsetof(Deque, bottom_) == kBottomAt);
+    static_assert(offsetof(Deque, ring_) == kRingAt && offsetof(Deque, mask_) == kMaskAt);
     ring_ = ring;
     mask_ = static_cast<Index>(capacity - 1);
   }
@@ -62,6 +65,9 @@ class Deque {
     if (t >= bottom_.load(std::memory_order_acquire)) return nullptr;  // pairs with push
     return ring_[t & mask_].load(std::memory_order_relaxed);
   }
+
+  // For debuggers: where its fields lie.
+  static constexpr std::size_t kTopAt = 0, kBottomAt = 64, kRingAt = 72, kMaskAt = 80;
 
  private:
   T* pop_at(Index b) noexcept {

@@ -88,8 +88,11 @@ int dump_command(int argc, char** argv) {
   const std::string_view word = argc == 2 ? argv[1] : "";
   if (word == "--help" || word == "-h") {
     std::puts(
-        "Usage: ayatori dump JOB\n\nHas every process of a running job print where each of its threads stands, to the\n"
-        "job's standard error; the job goes on. JOB is the process id of the launcher or of any member.");
+        "Usage: ayatori dump JOB\n\nHas every process of a running job print where each of its threads stands, and "
+        "which wait for\n"
+        "each other in a cycle, to the job's standard error; the job goes on. JOB is the process id of the launcher or "
+        "of\n"
+        "any member.");
     return 0;
   }
   pid_t job = 0;

@@ -12,3 +12,22 @@ handle SIG61 nostop noprint pass
 # Debug process 0, let the others run; `set detach-on-fork off` before `run` keeps them as inferiors.
 set follow-fork-mode parent
 set print thread-events off
+# The commands `ayatori threads`, `ayatori bt`, `ayatori thread` are in ayatori_gdb.py: beside this file if it was given with
+# -x, else in share/ayatori beside the bin folder of the `ayatori` in PATH. gdb does not tell a script where it lies.
+python
+def _load_ayatori():
+    import os, shutil
+    with open("/proc/self/cmdline", "rb") as file:
+        words = [os.fsdecode(word) for word in file.read().split(b"\0")]
+    folders = [os.path.dirname(word.split("=", 1)[-1]) for word in words if word.endswith("ayatori.gdb")]
+    launcher = shutil.which("ayatori")
+    if launcher:
+        folders.append(os.path.join(os.path.dirname(os.path.realpath(launcher)), "..", "share", "ayatori"))
+    for folder in folders:
+        path = os.path.join(folder or ".", "ayatori_gdb.py")
+        if os.path.exists(path):
+            return gdb.execute("source " + path)
+    print("ayatori_gdb.py was not found: `source` it for the commands of `help ayatori`")
+_load_ayatori()
+del _load_ayatori
+end

@@ -8,14 +8,39 @@
         .hidden ayt_dispatch_begin
 ayt_dispatch_begin:
 
-// The very bytes by which unwinders and debuggers know a signal frame (they look at code without CFI: no .cfi here).
+// The very bytes by which unwinders without tables know a signal frame. gdb knows such code only where it has no symbol, so
+// the registers of the kernel's ucontext_t, to which rsp points, are named here as the C library does for its own.
+        .macro saved register, offset   // DW_CFA_expression: DW_OP_breg7 offset
+        .cfi_escape 0x10, \register, 3, 0x77, (\offset & 0x7f) | 0x80, \offset >> 7
+        .endm
         .globl ayt_restorer
         .hidden ayt_restorer
         .type ayt_restorer, @function
+        .cfi_startproc simple
+        .cfi_signal_frame
+        .cfi_escape 0x0f, 4, 0x77, (160 & 0x7f) | 0x80, 160 >> 7, 0x06  // CFA: the saved rsp
+        saved 8, 40
+        saved 9, 48
+        saved 10, 56
+        saved 11, 64
+        saved 12, 72
+        saved 13, 80
+        saved 14, 88
+        saved 15, 96
+        saved 5, 104                    // rdi
+        saved 4, 112                    // rsi
+        saved 6, 120                    // rbp
+        saved 3, 128                    // rbx
+        saved 1, 136                    // rdx
+        saved 0, 144                    // rax
+        saved 2, 152                    // rcx
+        saved 7, 160                    // rsp
+        saved 16, 168                   // rip
         nop                             // unwinders look up the byte before a return address
 ayt_restorer:
         movq $15, %rax                  // SYS_rt_sigreturn
         syscall
+        .cfi_endproc
         .size ayt_restorer, .-ayt_restorer
 
         .balign 16
