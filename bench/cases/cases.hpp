@@ -60,6 +60,7 @@ struct Case {
 };
 void fork_join(const Options&);       // fork_join.cpp
 void threads(const Options&);         // threads.cpp
+void parallel(const Options&);        // parallel.cpp
 void steal(const Options&);           // steal.cpp
 void read_miss(const Options&);       // fault.cpp
 void read_stream(const Options&);     //

@@ -68,6 +68,7 @@ void startup(const Options&) {
 constexpr Case kCases[] = {
     {"fork_join", 1, fork_join},
     {"threads", 1, threads},
+    {"parallel", 1, parallel},
     {"steal", 2, steal},
     {"read_miss", 2, read_miss},
     {"read_stream", 2, read_stream},

@@ -16,6 +16,7 @@ constexpr int kTimeout_s = 120;
 constexpr Job kJobs[] = {
     {"fork_join", "fork_join", 1, ""},
     {"threads", "threads", 1, ""},
+    {"parallel", "parallel", 1, ""},
     {"steal", "steal", 2, ""},
     // 4K: the fault fetches the page it wants and no other, as the bare mechanism does.
     {"read_miss", "read_miss", 2, "one page, ", "AYATORI_BLOCK_SIZE=4K"},

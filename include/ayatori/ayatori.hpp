@@ -65,6 +65,7 @@ void join_thread(Descriptor*& thread);
 // As join_thread, but hands back what left the thread instead of throwing it.
 std::exception_ptr join_thread_nothrow(Descriptor* thread) noexcept;
 void detach_thread(Descriptor* thread) noexcept;
+bool thread_ended(const Descriptor* thread) noexcept;  // so far as this process knows: its join would not wait
 std::uint64_t thread_number(const Descriptor* thread) noexcept;  // unique in the job while the thread lives
 std::uint64_t current_thread_number() noexcept;
 void yield_thread() noexcept;
@@ -902,136 +903,11 @@ class atomic {
   alignas(kBytes) mutable unsigned char storage_[kBytes];
 };
 
-// ---------------------------------------------------------------------------------------------------- parallel forms
-
-namespace detail {
-
-inline void rethrow_first(std::exception_ptr mine, std::exception_ptr theirs) {
-  if (mine) std::rethrow_exception(std::move(mine));
-  if (theirs) std::rethrow_exception(std::move(theirs));
-}
-
-// Should the caller, who is about to fork two halves of a range, run the upper one first and leave the lower one to a
-// thief? True where a thief will take this fork's continuation next and the caller's process is one of the upper half of
-// the job: large arrays lie in one block a process, in order.
-bool upper_first() noexcept;
-
-// Runs `forked` in a thread and `here` in the caller; `forked_is_lower`: its exception comes first.
-template <class Forked, class Here>
-void fork_and_run(Forked& forked, Here& here, bool forked_is_lower) {
-  thread t([&forked] { forked(); });
-  std::exception_ptr mine;
-  try {
-    here();
-  } catch (...) {
-    mine = std::current_exception();
-  }
-  std::exception_ptr theirs = t.join_nothrow();
-  if (forked_is_lower) std::swap(mine, theirs);
-  rethrow_first(std::move(mine), std::move(theirs));
-}
-
-template <class Lower, class Upper>
-void run_halves(Lower&& lower, Upper&& upper) {
-  if (upper_first()) [[unlikely]]
-    fork_and_run(upper, lower, false);
-  else
-    fork_and_run(lower, upper, true);
-}
-
-// Of ranges that may be longer than the greatest Index.
-template <class Index>
-constexpr std::uint64_t length_of(Index first, Index last) noexcept {
-  return static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(first);
-}
-template <class Index>
-constexpr Index middle_of(Index first, Index last) noexcept {
-  return static_cast<Index>(static_cast<std::uint64_t>(first) + length_of(first, last) / 2);
-}
-
-template <class Index, class F>
-void for_range(Index first, Index last, std::uint64_t grain, F& f) {
-  if (length_of(first, last) <= grain) {
-    for (Index i = first; i < last; ++i) f(i);
-    return;
-  }
-  const Index middle = middle_of(first, last);
-  run_halves([&, first, middle] { for_range(first, middle, grain, f); },
-             [&, middle, last] { for_range(middle, last, grain, f); });
-}
-
-template <class Index, class T, class F, class Op>
-T reduce_range(Index first, Index last, std::uint64_t grain, const T& identity, F& f, Op& op) {
-  if (length_of(first, last) <= grain) {
-    T sum = identity;
-    for (Index i = first; i < last; ++i) sum = op(std::move(sum), f(i));
-    return sum;
-  }
-  const Index middle = middle_of(first, last);
-  T lower = identity, upper = identity;
-  run_halves([&, first, middle] { lower = reduce_range(first, middle, grain, identity, f, op); },
-             [&, middle, last] { upper = reduce_range(middle, last, grain, identity, f, op); });
-  return op(std::move(lower), std::move(upper));
-}
-
-inline std::uint64_t automatic_grain(std::uint64_t count) noexcept {
-  const auto workers = static_cast<std::uint64_t>(process_count()) * static_cast<std::uint64_t>(worker_count());
-  return std::max<std::uint64_t>(1, count / (8 * workers));
-}
-
-template <std::integral Grain>
-constexpr std::uint64_t checked_grain(Grain grain) noexcept {
-  return grain > 0 ? static_cast<std::uint64_t>(grain) : 1;
-}
-
-// Runs functions kFirst .. kLast-1 of a tuple of references, in halves: neighbours, as their data are, stay together.
-template <std::size_t kFirst, std::size_t kLast, class Functions>
-void invoke_range(Functions& functions) {
-  if constexpr (kLast - kFirst == 1) {
-    std::invoke(std::get<kFirst>(std::move(functions)));
-  } else {
-    constexpr std::size_t kMiddle = kFirst + (kLast - kFirst + 1) / 2;
-    run_halves([&functions] { invoke_range<kFirst, kMiddle>(functions); },
-               [&functions] { invoke_range<kMiddle, kLast>(functions); });
-  }
-}
-
-}  // namespace detail
-
-// Runs all of them, possibly at once, returns when all have ended; rethrows the first exception in argument order.
-template <class F, class... Rest>
-void parallel_invoke(F&& f, Rest&&... rest) {
-  auto functions = std::forward_as_tuple(std::forward<F>(f), std::forward<Rest>(rest)...);
-  detail::invoke_range<0, 1 + sizeof...(Rest)>(functions);
-}
-
-// f(i) for each i of [first, last), both in their common type; at most `grain` consecutive ones in one thread (grain 0
-// counts as 1).
-template <std::integral First, std::integral Last, std::integral Grain, class F>
-void parallel_for(First first, Last last, Grain grain, F&& f) {
-  using Index = std::common_type_t<First, Last>;
-  const auto begin = static_cast<Index>(first), end = static_cast<Index>(last);
-  if (begin < end) detail::for_range(begin, end, detail::checked_grain(grain), f);
-}
-template <std::integral First, std::integral Last, class F>
-void parallel_for(First first, Last last, F&& f) {
-  using Index = std::common_type_t<First, Last>;
-  const auto begin = static_cast<Index>(first), end = static_cast<Index>(last);
-  if (begin < end) detail::for_range(begin, end, detail::automatic_grain(detail::length_of(begin, end)), f);
-}
-
-// op over f(i) in index order, starting from identity: op must associate, need not commute.
-template <std::integral First, std::integral Last, std::integral Grain, class T, class F, class Op>
-T parallel_reduce(First first, Last last, Grain grain, T identity, F&& f, Op&& op) {
-  using Index = std::common_type_t<First, Last>;
-  const auto begin = static_cast<Index>(first), end = static_cast<Index>(last);
-  if (!(begin < end)) return identity;
-  return detail::reduce_range(begin, end, detail::checked_grain(grain), identity, f, op);
-}
-
 }  // namespace ayatori
 
 template <>
 struct std::hash<ayatori::thread::id> {
   std::size_t operator()(ayatori::thread::id id) const noexcept { return std::hash<std::uint64_t>()(id.number()); }
 };
+
+#include <ayatori/parallel.hpp>  // IWYU pragma: export

@@ -86,6 +86,7 @@ stats snapshot() noexcept {
 namespace detail {
 
 bool upper_first() noexcept { return ult::upper_first(); }
+bool nothing_to_steal() noexcept { return ult::nothing_to_steal(); }
 
 namespace {
 
@@ -205,6 +206,12 @@ void join_thread(Descriptor*& handle) {
 
 void detach_thread(Descriptor* d) noexcept {
   if (!ult::detach(d) && d->error) terminate_with(take_error(d));
+}
+
+bool thread_ended(const Descriptor* d) noexcept {
+  const std::uint64_t word = d->join.load();
+  // Apart, the word of a thread that another process holds says nothing (Q1).
+  return word == ult::config().done_here || (!gas::apart() && ult::JoinWord::is_done(word));
 }
 
 std::uint64_t thread_number(const Descriptor* d) noexcept {

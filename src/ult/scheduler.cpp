@@ -941,6 +941,11 @@ void end_cancelled_join(Descriptor* d) noexcept {
   make_ready(d, false);
 }
 
+bool nothing_to_steal() noexcept {
+  const Worker* w = current_worker();
+  return !w || w->deque.looks_empty();
+}
+
 std::uint64_t number_of(const Descriptor* d) noexcept {
   return (static_cast<std::uint64_t>(d->generation) << 32) | (d->slot + 1);
 }

@@ -136,6 +136,8 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept;
 
 // The caller's next fork leaves its continuation where a thief looks first, and its process is one of the upper half.
 bool upper_first() noexcept;
+// The caller's worker has no continuation for thieves. A hint.
+bool nothing_to_steal() noexcept;
 
 // Asked for from outside: a detached thread of this process, pinned while invoke(*this) runs, which throws nothing. The
 // asker's memory until then; `acquire`: what was released elsewhere is seen there.
