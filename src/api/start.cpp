@@ -94,7 +94,8 @@ void forget_pages(gas::PageIndex first, std::size_t pages) {
 // Before the program's own initialisers (priority 101), but after the C library's.
 __attribute__((constructor(101))) void start() {
   static constinit bool begun = false;
-  if (std::exchange(begun, true)) return;
+  if (begun) return;  // set before there is a second thread
+  begun = true;
   if (&ayatori_no_start != nullptr) return;  // unit tests set up what they need themselves
   const base::Status loaded = base::load_knobs();
   if (!loaded.ok()) {

@@ -100,8 +100,10 @@ void move_only() {
     sort<kStable>(v.begin(), v.end(), [&](const Tracked& a, const Tracked& b) {
       if (a.value() % 16 == 0) {
         spin(1);
-        // One thread at a time compares with an element, but not with one value: bytes of a word, one a process.
-        reinterpret_cast<unsigned char*>(&where[a.value()])[ayatori::process_id()] = 1;
+        // One thread at a time compares with an element, but not with one value: bytes of a word, one a process, which
+        // threads of that process store at once.
+        unsigned char& here = reinterpret_cast<unsigned char*>(&where[a.value()])[ayatori::process_id()];
+        std::atomic_ref(here).store(1, std::memory_order_relaxed);  // the join orders it
       }
       return a < b;
     });
