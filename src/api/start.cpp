@@ -25,6 +25,7 @@
 #include "net/job_network.hpp"
 #include "net/open/prepare.hpp"
 #include "tasks/keys.hpp"
+#include "tasks/overflow.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
@@ -60,19 +61,6 @@ int default_workers(int processes) {
   CPU_ZERO(&set);
   const int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   return std::clamp(cpus / processes, 1, ult::kMaxWorkers);
-}
-
-[[noreturn]] void stack_overflow(void* address, void*) {
-  const ult::Worker* w = ult::current_worker();
-  const gas::SlotIndex slot = gas::slot_of(gas::page_of(address));
-  char line[256];
-  const int n = std::snprintf(
-      line, sizeof line,
-      "stack overflow in thread %llu (stack slot %u, process %d, worker %d): its stack of %zu bytes is full; "
-      "raise AYATORI_STACK_SIZE",
-      w && w->current ? static_cast<unsigned long long>(ult::number_of(w->current)) : 0ULL, slot, tasks::self(),
-      w ? w->number : -1, gas::layout().slot_pages << gas::kPageShift);
-  net::bootstrap::end_job(134, {line, n > 0 ? std::min(static_cast<std::size_t>(n), sizeof line - 1) : 0});
 }
 
 void forget_pages(gas::PageIndex first, std::size_t pages) {
@@ -141,7 +129,8 @@ __attribute__((constructor(101))) void start() {
   base::set_identity(self, processes);
   gas::attach(self);
   dsm::Hooks hooks;
-  hooks.stack_overflow = stack_overflow;
+  hooks.stack_overflow = tasks::overflow::report_fault;
+  hooks.is_beyond_stack = tasks::overflow::is_beyond_stack;
   hooks.releasing = gas::heap::begin_release;
   hooks.released = gas::heap::deliver_pending;
   hooks.connect = tasks::remote::connect;

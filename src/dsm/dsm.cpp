@@ -223,9 +223,12 @@ const Engine& attach(int self, const Hooks& hooks, std::string* why) {
   s.self = self;
   s.hooks = hooks;
   s.net_delay_ns = base::knob_int("AYATORI_NET_DELAY");
-  const FaultHooks fault_hooks{resolve, stack_overflow, is_guard, prefault};
+  const FaultHooks fault_hooks{resolve, stack_overflow, is_guard, prefault, hooks.is_beyond_stack};
   const std::string wanted(base::knob_string("AYATORI_ENGINE"));
-  return start_engine(wanted.c_str(), gas::layout().processes, fault_hooks, why);
+  const Engine& chosen = start_engine(wanted.c_str(), gas::layout().processes, fault_hooks, why);
+  // Stacks may come here before this process has used one of its own.
+  if (!s.alone) chosen.guard(0, kGuardPages, gas::layout().slot_pages);
+  return chosen;
 }
 
 Protocol& protocol() noexcept { return *state().protocol; }

@@ -56,7 +56,8 @@ using Protocol = Coherence<RealEnv>;
 using RemoteProtocol = RemoteCoherence<RealEnv>;
 
 struct Hooks {
-  void (*stack_overflow)(void* address, void* context) = nullptr;
+  void (*stack_overflow)(void* address, void* context) = nullptr;  // as in FaultHooks, also the next
+  bool (*is_beyond_stack)(const void* context) = nullptr;
   // At the start and the end of a release, under the process's lock.
   void (*releasing)(int process) = nullptr;
   void (*released)(int process) = nullptr;

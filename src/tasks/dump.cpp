@@ -26,6 +26,8 @@
 #include "dsm/fault/dispatch.hpp"
 #include "gas/space.hpp"
 #include "tasks/debug_table.hpp"
+#include "tasks/dump_parts.hpp"
+#include "tasks/overflow.hpp"
 #include "tasks/stop.hpp"
 #include "tasks/sync.hpp"
 #include "tasks/unwind.hpp"
@@ -40,7 +42,6 @@ using ult::ThreadState;
 constexpr std::size_t kFramesMax = 48;
 constexpr std::size_t kThreadsMax = 1'000;  // with their frames; the rest is counted
 constexpr std::size_t kNameMax = 200;
-constexpr std::size_t kBlockBytes = 4'096;  // PIPE_BUF: one write(2) stays in one piece
 constexpr int kLockTries = 1'000;
 
 struct State {
@@ -50,68 +51,13 @@ struct State {
   pid_t pid = 0;
   pthread_t thread{};
   std::atomic<int> tids[ult::kMaxWorkers] = {};  // OS threads of the workers; 0: none
-  std::atomic<std::uint32_t> requests{0};        // counts signals
+  std::atomic<std::uint32_t> requests{0};        // counts what it is woken for
+  std::atomic<std::uint32_t> dumps{0};           // dumps asked for; ordered by `requests`
   std::atomic<bool> leaving{false};
 };
 constinit State state;
 
-// ------------------------------------------------------------------------------------------------ output
-
-// A block of lines, written in one piece as long as it fits (D2).
-class Block {
- public:
-  ~Block() { flush(); }
-  template <class... Args>
-  void line(fmt::format_string<Args...> text, Args&&... args) {
-    if (sizeof room_ - used_ < base::kLineBytes) flush();
-    const std::span<char> rest(room_ + used_, base::kLineBytes - 1);
-    std::size_t n = base::print_prefix(rest);
-    n += base::print_to(rest.subspan(n), text, std::forward<Args>(args)...);
-    used_ += n;
-    room_[used_++] = '\n';
-  }
-  void flush() {
-    for (std::size_t done = 0; done < used_;) {
-      const ssize_t n = write(STDERR_FILENO, room_ + done, used_ - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) break;
-      done += static_cast<std::size_t>(n);
-    }
-    used_ = 0;
-  }
-
- private:
-  char room_[kBlockBytes];
-  std::size_t used_ = 0;
-};
-
 // ------------------------------------------------------------------------------------------------ stacks
-
-// D3. Of the space only the stacks that are here.
-class OwnMemory final : public StackMemory {
- public:
-  OwnMemory() : fd_(open("/proc/self/mem", O_RDONLY | O_CLOEXEC)) {}
-  ~OwnMemory() {
-    if (fd_ >= 0) close(fd_);
-  }
-  OwnMemory(const OwnMemory&) = delete;
-  OwnMemory& operator=(const OwnMemory&) = delete;
-
-  bool opened() const noexcept { return fd_ >= 0; }
-  bool read(std::uint64_t address, void* to, std::size_t bytes) override {
-    const auto* const at = reinterpret_cast<const std::byte*>(address);  // NOLINT: looked at before use
-    if (gas::contains(at)) {
-      const gas::SlotIndex slot = gas::slot_of(gas::page_of(at));
-      if (slot == gas::kNoSlot || gas::slot_of(gas::page_of(at + bytes - 1)) != slot) return false;
-      std::memcpy(to, gas::system_view(ult::config().process) + gas::offset_of(at), bytes);
-      return true;
-    }
-    return fd_ >= 0 && pread(fd_, to, bytes, static_cast<off_t>(address)) == static_cast<ssize_t>(bytes);
-  }
-
- private:
-  int fd_;
-};
 
 struct Trace {
   std::uint64_t addresses[kFramesMax];
@@ -437,6 +383,12 @@ void Dump::print() {
 
 // ------------------------------------------------------------------------------------------------ signal and OS thread
 
+// Signal handlers.
+void ring_server() noexcept {
+  state.requests.fetch_add(1, std::memory_order_release);  // pairs with serve()
+  dsm::fault::raw_syscall(SYS_futex, reinterpret_cast<long>(&state.requests), FUTEX_WAKE, 1, 0, 0, 0);
+}
+
 void on_quit(int) {
   if (dsm::fault::raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) !=
       state.pid) {  // a child that the program has forked: it ends
@@ -445,8 +397,8 @@ void on_quit(int) {
     dsm::fault::raw_syscall(SYS_tkill, dsm::fault::raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGQUIT, 0, 0, 0, 0);
     return;
   }
-  state.requests.fetch_add(1, std::memory_order_release);  // pairs with serve()
-  dsm::fault::raw_syscall(SYS_futex, reinterpret_cast<long>(&state.requests), FUTEX_WAKE, 1, 0, 0, 0);
+  state.dumps.store(1, std::memory_order_relaxed);
+  ring_server();
 }
 
 void* serve(void*) {
@@ -459,7 +411,8 @@ void* serve(void*) {
       continue;
     }
     seen = now;  // several at once are one
-    Dump().print();
+    overflow::print_pending();
+    if (state.dumps.exchange(0, std::memory_order_relaxed) != 0) Dump().print();
   }
 }
 
@@ -472,11 +425,8 @@ void attach() noexcept {
 
 void start() {
   ayt_debug_table.worker_tids = state.tids;
-  struct sigaction now{};
-  if (sigaction(SIGQUIT, nullptr, &now) != 0) return;
-  if (now.sa_handler != SIG_DFL && !(now.sa_handler == SIG_IGN && state.ignored_from_start)) return;  // D1
   state.pid = getpid();
-  state.can_stop = stop::start();
+  overflow::start();
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's handlers run on threads of the program
@@ -484,10 +434,19 @@ void start() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   AYT_CHECK(error == 0, "no OS thread for thread dumps: {}", std::strerror(error));
   state.running = true;
+  struct sigaction now{};
+  if (sigaction(SIGQUIT, nullptr, &now) != 0) return;
+  if (now.sa_handler != SIG_DFL && !(now.sa_handler == SIG_IGN && state.ignored_from_start)) return;  // D1
+  state.can_stop = stop::start();
   struct sigaction action{};
   action.sa_handler = on_quit;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigaction(SIGQUIT, &action, nullptr);
+}
+
+bool wake_server() noexcept {
+  if (state.running) ring_server();
+  return state.running;
 }
 
 void enter_worker(int number) noexcept {

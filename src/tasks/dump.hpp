@@ -18,8 +18,10 @@
 
 namespace ayatori::tasks::dump {
 
-void attach() noexcept;                  // before the program's code: an inherited "ignore" is not the program's wish
-void start();                            // before the run is announced to the launcher
+void attach() noexcept;  // before the program's code: an inherited "ignore" is not the program's wish
+void start();            // before the run is announced to the launcher
+// In a fault handler: the OS thread looks at once for what else it is to do (overflow.hpp). False: there is none.
+bool wake_server() noexcept;
 void enter_worker(int number) noexcept;  // on the worker's OS thread
 void leave_worker(int number) noexcept;
 // After the run. With a launcher, whose requests may still be on their way, the signal is ignored from here on; without

@@ -23,6 +23,7 @@
 #include "net/bootstrap/bootstrap.hpp"
 #include "tasks/dump.hpp"
 #include "tasks/keys.hpp"
+#include "tasks/overflow.hpp"
 #include "tasks/remote.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
@@ -42,6 +43,7 @@ constexpr std::int64_t kLeaveNs = 2 * base::kNsPerSecond;  // members wait for e
 // In memory mapped by all.
 struct Shared {
   std::atomic<std::uint32_t> finished{0};
+  std::atomic<std::uint32_t> overflowed{0};  // threads
 };
 
 // Private to the process but for what the pointers lead to.
@@ -313,6 +315,7 @@ int self() noexcept { return state().self; }
 int processes() noexcept { return state().processes; }
 int workers() noexcept { return state().workers; }
 bool finished() noexcept { return state().shared->finished.load(std::memory_order_acquire) != 0; }
+bool first_to_overflow() noexcept { return state().shared->overflowed.fetch_add(1, std::memory_order_relaxed) == 0; }
 bool running() noexcept { return state().running.load(std::memory_order_relaxed); }
 
 void reserve(int processes) {
@@ -362,6 +365,7 @@ void attach(int self, int workers) {
   c.thread_count = gas::layout().slots;
   c.stacks = gas::user_view();
   c.stack_bytes = gas::layout().slot_pages << gas::kPageShift;
+  c.stack_room_bytes = c.stack_bytes - (dsm::kGuardPages << gas::kPageShift);
   c.keep_threads = keep;
   c.finished = &s.shared->finished;
   c.hooks.steal_remote = steal_remote;
@@ -373,6 +377,7 @@ void attach(int self, int workers) {
   c.hooks.home = home_of;
   c.hooks.more_threads = more_threads;
   c.hooks.writable = writable;
+  c.hooks.out_of_stack = overflow::look_at;
   c.hooks.thread_ends = keys::end_values;
   c.hooks.root_ended = root_ended;
   if (s.processes > 1) c.hooks.user_mode = dsm::set_syscall_catching;

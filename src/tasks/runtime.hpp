@@ -40,7 +40,8 @@ struct Root {
 };
 int run(const Root& root);
 bool running() noexcept;
-bool finished() noexcept;  // the first thread has ended, as far as this process knows
+bool first_to_overflow() noexcept;  // of the job's threads; where processes share no memory, of the process's
+bool finished() noexcept;           // the first thread has ended, as far as this process knows
 
 struct StatsRow {
   std::uint64_t threads_forked, steals_local, steals_remote, joins_remote;

@@ -411,10 +411,17 @@ void idle(Worker& w, std::uint32_t misses) noexcept {
 
 // ------------------------------------------------------------------------------------------------ native stack
 
+// Of a thread that has just been left.
+bool is_out_of_stack(const Descriptor* d) noexcept {
+  return static_cast<std::size_t>(d->stack_top - static_cast<std::byte*>(d->sp)) > the_config.stack_room_bytes;
+}
+
 AYT_CROSSES_FIBERS void* native_main(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
   fiber::arrived_native(w);
   if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
+  if (is_out_of_stack(w.current)) [[unlikely]]
+    the_config.hooks.out_of_stack(w.current, w.current->sp);
   if (keeps_too_many(w)) [[unlikely]]
     spill(w);
   void* sp = w.operation(w, w.current, w.argument);
@@ -428,6 +435,8 @@ AYT_CROSSES_FIBERS void* native_call(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
   fiber::arrived_native(w);
   if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
+  if (is_out_of_stack(w.current)) [[unlikely]]
+    the_config.hooks.out_of_stack(w.current, w.current->sp);
   if (keeps_too_many(w)) [[unlikely]]
     spill(w);
   w.call(w.argument);
@@ -563,12 +572,34 @@ void configure(const Config& c) {
   the_config.done_here = JoinWord::done_at(c.process);
 }
 
+namespace {
+struct Aside {
+  void* caller;  // its saved context
+  Descriptor* parent;
+};
+void* look_aside(void* argument) {
+  const Aside& aside = *static_cast<Aside*>(argument);
+  if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
+  the_config.hooks.out_of_stack(aside.parent, aside.parent->sp);
+  if (the_config.hooks.user_mode) the_config.hooks.user_mode(true);
+  return aside.caller;
+}
+// On the child's stack, the parent being current: what call_on_native() saves would take the place of its context.
+[[gnu::noinline, gnu::cold]] void fork_out_of_stack(Descriptor* parent) noexcept {
+  if constexpr (fiber::kActive) return;
+  Aside aside{nullptr, parent};
+  ayt_switch_call(&aside.caller, current_worker()->native_sp, &look_aside, &aside);
+}
+}  // namespace
+
 AYT_CROSSES_FIBERS void* child_main(void* argument) {
   Worker* const started_on = current_worker();
   // What is not needed after the call is not kept over it: a fork saves and restores few registers.
   const auto index = [](Worker* w, Descriptor* child) {
     fiber::arrived_thread(*w, child);
     Descriptor* parent = w->current;
+    if (is_out_of_stack(parent)) [[unlikely]]
+      fork_out_of_stack(parent);
     save_private(*w, parent);
     if (parent->eh_caught || parent->eh_uncaught) [[unlikely]] {
       *w->eh = {nullptr, 0};

@@ -40,6 +40,8 @@ struct Hooks {
   Descriptor* (*more_threads)(std::uint32_t count) = nullptr;
   // Where the runtime may write a stack address of a thread whose stack is here.
   void* (*writable)(void* stack_address) = nullptr;
+  // The saved stack pointer of a thread that is being left lies below its stack. Ends the job, or is no concern.
+  void (*out_of_stack)(const Descriptor*, const void* sp) = nullptr;
   // On the stack of a thread with `has_values`, which ends; may wait, and resets that. May be called earlier by others.
   void (*thread_ends)() = nullptr;
   void (*root_ended)() = nullptr;  // the first thread has ended
@@ -71,6 +73,7 @@ struct Config {
   std::uint32_t thread_count = 0;
   std::byte* stacks = nullptr;  // user view of slot 0
   std::size_t stack_bytes = 0;
+  std::size_t stack_room_bytes = SIZE_MAX;         // of these what threads may use: less the guard
   std::uint32_t keep_threads = 256;                // free threads that a worker keeps
   std::atomic<std::uint32_t>* finished = nullptr;  // non-zero: all workers of all processes leave
   Hooks hooks;

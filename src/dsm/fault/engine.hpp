@@ -29,7 +29,7 @@ struct Engine {
   void (*map_write)(gas::PageIndex first, std::size_t pages);
   void (*zap)(gas::PageIndex first, std::size_t pages);
   // The lowest `guard_pages` of a stack slot are never accessible, the rest may become so: called once a slot and
-  // process before the slot's first use.
+  // process before the slot's first use there, or for any slot if it has come from another process.
   void (*guard)(gas::PageIndex slot_first, std::size_t guard_pages, std::size_t slot_pages);
   // The engine runs out of the kernel's mappings (mprotect only): the coherence core should zap foreign pages in whole
   // regions soon. While true, every further scattered map_* may bring the process to its limit, which is fatal.
@@ -48,6 +48,8 @@ struct FaultHooks {
   // Makes a buffer in the space accessible that a system call is about to be given; no promise that it stays so. Called
   // without any lock, on an alternate or native stack. May be null: then the pages are touched one by one.
   void (*prefault)(const void* first_byte, std::size_t bytes, bool write) = nullptr;
+  // At a fault on any stack: has the interrupted thread left its own one downwards, over the guard? May be null.
+  bool (*is_beyond_stack)(const void* context) = nullptr;
 };
 
 // Starts the engine asked for ("auto", "uffd", "mprotect") in this member: registers the user view, installs the signal

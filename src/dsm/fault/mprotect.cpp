@@ -116,8 +116,8 @@ Run own_run(gas::PageIndex page) {
   if (gas::owner_of(page) != l.self) return {page, 0};
   if (gas::is_stack(page)) {
     const std::size_t slot = gas::slot_first(gas::slot_of(page));
+    if (page < slot + state.guard_pages) return {page, 0};
     const std::size_t guard = state.light_guards ? 0 : state.guard_pages;
-    if (page < slot + guard) return {page, 0};
     return {slot + guard, l.slot_pages - guard};
   }
   if (page >= l.arena_first && page < l.arena_end) {
@@ -143,7 +143,12 @@ void for_runs(std::size_t first, std::size_t pages, Each&& each) {
 bool map_own(gas::PageIndex first, std::size_t pages) {
   const Run run = own_run(first);
   if (run.pages == 0 || first + pages > run.first + run.pages) return false;
-  if (state.access[first] != kWrite) protect(run.first, run.pages, kWrite);
+  if (state.access[first] != kWrite) {
+    // The stack may have come from a process that alone has guarded it, in its own view.
+    if (state.light_guards && gas::is_stack(first))
+      light_guard(static_cast<gas::PageIndex>(run.first), state.guard_pages);
+    protect(run.first, run.pages, kWrite);
+  }
   for (std::size_t p = first; p < first + pages; ++p)
     if (state.access[p] != kWrite) return false;
   return true;
@@ -169,10 +174,8 @@ void zap(gas::PageIndex first, std::size_t pages) {
 }
 
 void guard(gas::PageIndex slot_first, std::size_t guard_pages, std::size_t) {
-  if (state.light_guards)
-    light_guard(slot_first, guard_pages);
-  else
-    state.guard_pages = guard_pages;  // equal for all slots
+  state.guard_pages = guard_pages;  // equal for all slots
+  if (state.light_guards) light_guard(slot_first, guard_pages);
 }
 
 bool pressure() noexcept { return state.edges > state.edge_limit / 4 * 3; }

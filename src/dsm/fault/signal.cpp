@@ -105,14 +105,21 @@ bool on_stack_of(const void* guard, const void* context) {
   return gas::contains(top) && gas::slot_of(gas::page_of(top)) == gas::slot_of(gas::page_of(guard));
 }
 
+bool left_its_stack(const void* address, const void* context) {
+  return gas::is_stack(gas::page_of(address)) && signals.hooks.is_beyond_stack &&
+         signals.hooks.is_beyond_stack(context);
+}
+
 extern "C" void ayt_on_fault(int signal_number, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   const char selector = swap_selector(kSelectorAllow);  // S4
   const auto error_code = static_cast<std::uint64_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR]);
   void* address = info->si_addr;
   if (info->si_code > 0 && gas::contains(address) && !(error_code & kFaultFetch)) {
-    if (signals.hooks.is_guard(address)) {
-      if (on_stack_of(address, context)) signals.hooks.stack_overflow(address, context);
+    const bool is_guard = signals.hooks.is_guard(address);
+    if ((is_guard && on_stack_of(address, context)) || left_its_stack(address, context))
+      signals.hooks.stack_overflow(address, context);
+    if (is_guard) {
       swap_selector(selector);
       chain_wild(*info, context);
       errno = saved_errno;
