@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the build and the checks need on Debian 12. Run by ./check, ./demo and .ci/run; a second run only looks.
-# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap, gnuplot, Open MPI's mpirun, ucx_perftest and Slurm for
+# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap, gnuplot, Open MPI's mpirun, ucx_perftest, Valgrind and Slurm for
 #                              ./check --full; no service is started or enabled
 set -eu
 
@@ -9,7 +9,7 @@ packages='g++ cmake ninja-build pkg-config ccache git ca-certificates gdb
   libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libpng-dev nettle-dev libdw-dev libseccomp-dev libsodium-dev libucx-dev'
 full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev gnuplot-nox
-  openmpi-bin libpmix-dev ucx-utils slurmctld slurmd slurm-client munge'
+  openmpi-bin libpmix-dev ucx-utils valgrind slurmctld slurmd slurm-client munge'
 services='slurmctld slurmd munge' # tests start their own
 
 case ${1:-} in

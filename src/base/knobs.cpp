@@ -11,6 +11,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/valgrind.hpp"
 
 namespace ayatori::base {
 namespace {
@@ -328,7 +329,13 @@ void reset_knobs() noexcept {
   apply_log_level();
 }
 
-Status load_knobs() { return load_knobs(::environ); }
+Status load_knobs() {
+  if (valgrind::is_running()) {  // which looks at all of it at the start, and knows no userfaultfd
+    (void)set_row(row("AYATORI_SPACE_SIZE"), "1G");
+    (void)set_row(row("AYATORI_ENGINE"), "mprotect");
+  }
+  return load_knobs(::environ);
+}
 
 Status load_knobs(const char* const* environment) {
   constexpr std::string_view kPrefix = "AYATORI_";

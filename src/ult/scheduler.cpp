@@ -18,6 +18,7 @@
 #include "base/futex.hpp"
 #include "base/identity.hpp"
 #include "base/log.hpp"
+#include "base/valgrind.hpp"
 #include "net/idle.hpp"
 #include "ult/cancellation.hpp"
 #include "ult/current.hpp"
@@ -119,6 +120,14 @@ void push_all(Worker& w, Descriptor* list) noexcept {
   }
 }
 
+// As push_all(), of stacks that were never used.
+void push_fresh(Worker& w, Descriptor* list) noexcept {
+  if (base::valgrind::is_running())
+    for (const Descriptor* d = list; d; d = d->next)
+      base::valgrind::add_stack(stack_top(d) - the_config.stack_bytes, the_config.stack_bytes);
+  push_all(w, list);
+}
+
 // What this process and the hook have; false: nothing.
 bool find_free(Worker& w) noexcept {
   const std::uint32_t batch = std::max(1u, the_config.keep_threads / 8);
@@ -134,7 +143,7 @@ bool find_free(Worker& w) noexcept {
     push_free(w, d);
   }
   q.slots_lock.unlock();
-  if (!w.free_threads) push_all(w, the_config.hooks.more_threads(batch));
+  if (!w.free_threads) push_fresh(w, the_config.hooks.more_threads(batch));
   return w.free_threads != nullptr;
 }
 
@@ -765,6 +774,7 @@ void run_worker(int number, Descriptor* first) {
   w.native_low = low;
   w.native_bytes = kNativeStackBytes;
   w.native_sp = static_cast<std::byte*>(low) + kNativeStackBytes;
+  const unsigned valgrind_stack = base::valgrind::add_stack(low, kNativeStackBytes);
   w.argument = first;
   park::prepare(w);
   ayt_worker = &w;
@@ -779,6 +789,7 @@ void run_worker(int number, Descriptor* first) {
   ayt_worker = nullptr;
   base::set_worker(-1);
   park::release(w);
+  base::valgrind::remove_stack(valgrind_stack);
   munmap(low, kNativeStackBytes);
 }
 
@@ -832,6 +843,7 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept {
   d->needs_acquire = false;
   const auto top = reinterpret_cast<std::uintptr_t>(d->object) & ~std::uintptr_t{15};
   d->sp = make_context(reinterpret_cast<void*>(top), &resumed_main, d, &to_writable);  // NOLINT
+  base::valgrind::make_defined(d->sp, top - reinterpret_cast<std::uintptr_t>(d->sp));  // through another view
 }
 
 bool slow::join(Descriptor* child) noexcept {
