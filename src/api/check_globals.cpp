@@ -41,7 +41,8 @@ struct Globals {
 };
 Globals* globals = nullptr;
 
-// Names that no program may define: reserved to the implementation, or ours (V2).
+}  // namespace
+
 bool is_ours(std::string_view name) {
   for (const std::string_view prefix : {"_ZN7ayatori",
                                         "_ZZN7ayatori",
@@ -74,6 +75,8 @@ bool is_ours(std::string_view name) {
   // The library's wrappers of C functions keep the function behind them in a static `hidden` (dsm/fault/interpose.hpp).
   return name.starts_with("_ZZ") && name.ends_with("E6hidden");
 }
+
+namespace {
 
 // A variable of a system library that the linker has copied into the program: stdout, std::cout.
 bool is_copy_of_system(const base::Symbol& symbol) {

@@ -54,6 +54,7 @@ void report() {
   if (missing != 0) say(list_of(missing) + " did not report: not compared");
   report_globals(published);
   report_locks(*state.symbols);
+  report_thread_locals(*state.symbols);
 }
 
 }  // namespace
@@ -90,6 +91,7 @@ void reserve(int processes) {
   state.symbols = new base::Symbols;
   reserve_globals(*state.symbols, processes);
   reserve_locks(*state.symbols);
+  reserve_thread_locals(*state.symbols, processes);
 }
 
 void begin() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/symbols.hpp"
 
@@ -15,6 +16,8 @@ void say(const std::string& text);             // one line on standard error: "a
 std::string list_of(std::uint64_t processes);  // "process 1", "processes 0, 2"
 // Of the C and C++ libraries, the loader or a sanitizer.
 bool is_system_library(const std::string& path);
+// Names that no program may define: reserved to the implementation, or ours.
+bool is_ours(std::string_view name);
 
 void reserve_globals(base::Symbols& symbols, int processes);
 void begin_globals(int self);
@@ -23,5 +26,8 @@ void report_globals(std::uint64_t published);  // set of processes
 
 void reserve_locks(base::Symbols& symbols);
 void report_locks(base::Symbols& symbols);
+
+void reserve_thread_locals(base::Symbols& symbols, int processes);
+void report_thread_locals(base::Symbols& symbols);
 
 }  // namespace ayatori::api::check_mode

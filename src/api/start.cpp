@@ -147,7 +147,7 @@ __attribute__((constructor(101))) void start() {
   gas::heap::set_hooks(heap_hooks);
   int workers = job.workers > 0 ? job.workers : static_cast<int>(base::knob_int("AYATORI_WORKERS"));
   if (workers == 0) workers = default_workers(neighbours());
-  tasks::attach(self, workers);
+  tasks::attach(self, workers, {check_mode::thread_moved_hook(), check_mode::enter_worker});
 }
 
 }  // namespace

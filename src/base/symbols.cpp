@@ -130,14 +130,16 @@ void Symbols::load(Image& image) {
   for (const Elf64_Sym& entry : entries) {
     const unsigned type = ELF64_ST_TYPE(entry.st_info);
     const bool code = type == STT_FUNC || type == STT_GNU_IFUNC;
-    if ((!code && type != STT_OBJECT) || entry.st_shndx == SHN_UNDEF || entry.st_name >= image.names.size()) continue;
+    const bool thread_local_ = type == STT_TLS;
+    if (!code && type != STT_OBJECT && !thread_local_) continue;
+    if (entry.st_shndx == SHN_UNDEF || entry.st_name >= image.names.size()) continue;
     Symbol symbol;
-    symbol.address = image.base + entry.st_value;
+    symbol.address = (thread_local_ ? 0 : image.base) + entry.st_value;
     symbol.bytes = entry.st_size;
     symbol.name = image.names.data() + entry.st_name;
     symbol.code = code;
     symbol.global = ELF64_ST_BIND(entry.st_info) != STB_LOCAL;
-    image.symbols.push_back(symbol);
+    (thread_local_ ? image.thread_locals : image.symbols).push_back(symbol);
   }
   std::sort(image.symbols.begin(), image.symbols.end(), [](const Symbol& a, const Symbol& b) {  // N2
     return std::tuple(a.address, a.global, a.bytes, a.name) < std::tuple(b.address, b.global, b.bytes, b.name);

@@ -38,6 +38,8 @@ class Symbols {
     bool loaded = false;
     bool complete = false;        // has .symtab, not only what other images may use
     std::vector<Symbol> symbols;  // after load()
+    // Its thread_locals, after load(): `address` is the place in the image's block of each OS thread.
+    std::vector<Symbol> thread_locals;
     std::vector<char> names;
   };
 

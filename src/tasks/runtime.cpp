@@ -55,6 +55,7 @@ struct State {
   std::uint64_t ring_capacity = 0;
   std::optional<RealFences> fences;
   int self = 0, processes = 1, workers = 1;
+  void (*worker_enters)(int worker) = nullptr;  // Constant after attach().
   Root root = {};
   std::atomic<bool> running{false};
   std::atomic<bool> left{false};
@@ -334,7 +335,7 @@ void reserve(int processes) {
   }
 }
 
-void attach(int self, int workers) {
+void attach(int self, int workers, const Watch& watch) {
   State& s = state();
   s.self = self;
   s.workers = workers;
@@ -383,6 +384,8 @@ void attach(int self, int workers) {
   if (s.processes > 1) c.hooks.user_mode = dsm::set_syscall_catching;
   if (dsm::fetches_take_time()) c.hooks.poll = dsm::poll;
   c.hooks.tidy = gas::heap::tidy;
+  c.hooks.moved = watch.moved;
+  s.worker_enters = watch.worker_enters;
   if (apart) remote::set_hooks(c.hooks);
   ult::configure(c);
   ult::park::start(dsm::signal_restorer());
@@ -409,6 +412,7 @@ int run(const Root& root) {
       dsm::enter_os_thread();
       pin_worker(i);
       dump::enter_worker(i);
+      if (state().worker_enters) state().worker_enters(i);
       ult::run_worker(i, nullptr);
       dump::leave_worker(i);
       dsm::leave_os_thread();
@@ -432,6 +436,7 @@ int run(const Root& root) {
     watch_end({});
   });
   dump::enter_worker(0);
+  if (s.worker_enters) s.worker_enters(0);
   pin_worker(0);
   ult::run_worker(0, first);
   dump::leave_worker(0);

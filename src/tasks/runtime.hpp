@@ -20,8 +20,13 @@ namespace ayatori::tasks {
 using RealFences = Fences<dsm::RealEnv>;
 RealFences& fences() noexcept;
 
-void reserve(int processes);         // before the fork, after gas::reserve and dsm::reserve
-void attach(int self, int workers);  // after dsm::attach
+void reserve(int processes);  // before the fork, after gas::reserve and dsm::reserve
+// For who watches threads; null: nobody does.
+struct Watch {
+  void (*moved)(const ult::Descriptor*, int process, int worker) = nullptr;  // of ult::Hooks
+  void (*worker_enters)(int worker) = nullptr;                               // its OS thread, before it runs threads
+};
+void attach(int self, int workers, const Watch& watch);  // after dsm::attach
 
 int self() noexcept;
 int processes() noexcept;

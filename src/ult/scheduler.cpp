@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -322,8 +323,21 @@ void put_back(Worker& w, Descriptor* d) noexcept {
   ring_lightly();
 }
 
+std::int32_t place_of(int process, const Worker& w) noexcept { return process * kMaxWorkers + w.number; }
+
 // The newest of the worker's deque, or null.
-Descriptor* take_own(Worker& w) noexcept { return w.deque.looks_empty() ? nullptr : w.deque.pop(); }
+Descriptor* take_own(Worker& w) noexcept {
+  Descriptor* const d = w.deque.looks_empty() ? nullptr : w.deque.pop();
+  if (d) d->ran_on = place_of(the_config.process, w);  // suspended by a fork
+  return d;
+}
+
+// Suspended by a fork, at `v` of `process`.
+Descriptor* steal_from(Worker& v, int process) noexcept {
+  Descriptor* const d = v.deque.looks_empty() ? nullptr : v.deque.steal();
+  if (d) d->ran_on = place_of(process, v);
+  return d;
+}
 
 Descriptor* take_from_neighbour(Worker& w) noexcept {
   ProcessQueues& q = mine();
@@ -332,8 +346,7 @@ Descriptor* take_from_neighbour(Worker& w) noexcept {
   for (std::uint64_t i = 0; i < workers; ++i) {
     Worker& v = q.worker[(start + i) % workers];
     if (&v == &w) continue;
-    if (!v.deque.looks_empty())
-      if (Descriptor* d = v.deque.steal()) return d;
+    if (Descriptor* d = steal_from(v, the_config.process)) return d;
     if (!v.ring.looks_empty())
       if (Descriptor* d = v.ring.pop()) return d;
   }
@@ -433,6 +446,8 @@ AYT_CROSSES_FIBERS void* native_main(void* argument) {
     the_config.hooks.out_of_stack(w.current, w.current->sp);
   if (keeps_too_many(w)) [[unlikely]]
     spill(w);
+  if (the_config.hooks.moved) [[unlikely]]
+    w.current->ran_on = place_of(the_config.process, w);
   void* sp = w.operation(w, w.current, w.argument);
   const bool leaving = sp == w.os_sp;
   if (!leaving && the_config.hooks.user_mode) the_config.hooks.user_mode(true);
@@ -650,11 +665,20 @@ bool on_user_thread() noexcept {
 
 Worker& worker_of(int number) noexcept { return mine().worker[number]; }
 
+namespace {
+void look_where_it_was(const Worker& w, Descriptor* d) noexcept {
+  const std::int32_t there = std::exchange(d->ran_on, place_of(the_config.process, w));
+  if (there >= 0 && there != d->ran_on) the_config.hooks.moved(d, there / kMaxWorkers, there % kMaxWorkers);
+}
+}  // namespace
+
 void* resume_here(Worker& w, Descriptor* d) noexcept {
   if (d->needs_acquire) {
     d->needs_acquire = false;
     the_config.hooks.acquire();
   }
+  if (the_config.hooks.moved) [[unlikely]]
+    look_where_it_was(w, d);
   w.current = d;
   d->state = ThreadState::kRunning;
   *w.eh = {d->eh_caught, d->eh_uncaught};
@@ -739,7 +763,7 @@ Descriptor* take_across(int victim, std::uint64_t start) noexcept {
     Worker& v = q.worker[(start + i) % workers];
     // A pinned thread would hide the younger ones for as long as its worker computes: it goes where its own process
     // finds it, as if a neighbour had taken it.
-    while (Descriptor* d = v.deque.looks_empty() ? nullptr : v.deque.steal()) {
+    while (Descriptor* d = steal_from(v, victim)) {
       if (d->pins == 0) return d;
       pass(d);
     }
@@ -841,6 +865,7 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept {
   d->eh_uncaught = 0;
   d->saved_errno = 0;
   d->needs_acquire = false;
+  d->ran_on = -1;  // nowhere yet
   const auto top = reinterpret_cast<std::uintptr_t>(d->object) & ~std::uintptr_t{15};
   d->sp = make_context(reinterpret_cast<void*>(top), &resumed_main, d, &to_writable);  // NOLINT
   base::valgrind::make_defined(d->sp, top - reinterpret_cast<std::uintptr_t>(d->sp));  // through another view
@@ -897,7 +922,8 @@ void end_thread() noexcept { end_current(); }
 void yield() noexcept {
   Worker* const w = current_worker();
   // Every now and then the others have their turn: who begins, who was woken from elsewhere, what has arrived.
-  const bool others = ((w->takes + 1) & kQueuesMask) == 0 || has_timers() || finished();
+  const bool others =
+      ((w->takes + 1) & kQueuesMask) == 0 || has_timers() || finished() || the_config.hooks.moved != nullptr;
   if (fiber::kActive || others || !w->deque.looks_empty()) return on_native(&op_yield, nullptr);
   Descriptor* const next = w->ring.pop();
   if (!next) return on_native(&op_yield, nullptr);

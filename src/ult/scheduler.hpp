@@ -42,6 +42,9 @@ struct Hooks {
   void* (*writable)(void* stack_address) = nullptr;
   // The saved stack pointer of a thread that is being left lies below its stack. Ends the job, or is no concern.
   void (*out_of_stack)(const Descriptor*, const void* sp) = nullptr;
+  // A thread that was suspended at `worker` of `process`, all of it here now, is about to run on another worker. Null: nobody
+  // cares, and where threads were suspended is not noted.
+  void (*moved)(const Descriptor*, int process, int worker) = nullptr;
   // On the stack of a thread with `has_values`, which ends; may wait, and resets that. May be called earlier by others.
   void (*thread_ends)() = nullptr;
   void (*root_ended)() = nullptr;  // the first thread has ended

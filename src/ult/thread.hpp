@@ -84,6 +84,7 @@ struct alignas(128) Descriptor {
   std::int64_t deadline_ns;           // of a sleep or timed wait
   std::atomic<std::uint64_t> cancel;  // cancellation.hpp
   std::atomic<bool> cancel_point;     // its wait ends when it is cancelled, with timed_out. Written before it waits
+  std::int32_t ran_on;                // for Hooks::moved: kMaxWorkers * process + worker where it was suspended
   void* cleanup;                      // newest cleanup handler of the C interface, on its stack
   void* sanitizer;                    // fiber.hpp
   void* fault_frame;                  // park.hpp: suspended in a fault; memory of its process
