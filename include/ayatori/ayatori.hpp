@@ -55,11 +55,12 @@ struct Allocated {
 // caller is not a user-level thread.
 Allocated allocate_thread(std::size_t align, std::size_t bytes);
 // Starts `thread` with invoke(object), child first: the caller's continuation is what others may steal.
-// process < 0: here; otherwise on that process, not stolen before it starts.
-void fork_thread(Allocated child, void (*invoke)(void*), int process) noexcept;
-// As fork_thread(child, invoke, -1) where nothing can have happened since allocate_thread that moves the caller.
+// process < 0: here; otherwise on that process, not stolen before it starts. allocated_at: the process where the caller
+// was at allocate_thread, or -1: it cannot have moved since.
+void fork_thread(Allocated child, void (*invoke)(void*), int process, int allocated_at) noexcept;
+// As fork_thread(child, invoke, -1, -1) where nothing can have happened since allocate_thread that moves the caller.
 void fork_thread_at_once(Descriptor* child, void (*invoke)(void*)) noexcept;
-void* abandon_thread(Allocated child) noexcept;  // undo of allocate_thread
+void* abandon_thread(Allocated child, int allocated_at) noexcept;  // undo of allocate_thread
 // Waits for the end of `thread`, makes its writes visible, frees it and sets the handle to null; rethrows what left it.
 void join_thread(Descriptor*& thread);
 // As join_thread, but hands back what left the thread instead of throwing it.
@@ -290,13 +291,14 @@ class thread {
     constexpr bool kPlain =
         (std::is_trivially_copyable_v<std::decay_t<F>> && ... && std::is_trivially_copyable_v<std::decay_t<Args>>);
     const detail::Allocated child = detail::allocate_thread(alignof(Call), sizeof(Call));
+    const int allocated_at = kPlain ? -1 : process_id();
     if constexpr (std::is_nothrow_constructible_v<Call, F&&, Args&&...>) {
       ::new (child.object) Call(std::forward<F>(f), std::forward<Args>(args)...);
     } else {
       try {
         ::new (child.object) Call(std::forward<F>(f), std::forward<Args>(args)...);
       } catch (...) {
-        detail::abandon_thread(child);
+        detail::abandon_thread(child, allocated_at);
         throw;
       }
     }
@@ -304,7 +306,7 @@ class thread {
     if (kPlain && process < 0)
       detail::fork_thread_at_once(child.thread, &invoke<Call>);
     else
-      detail::fork_thread(child, &invoke<Call>, process);
+      detail::fork_thread(child, &invoke<Call>, process, allocated_at);
   }
   template <class Call>
   static void invoke(void* object) {
@@ -910,4 +912,7 @@ struct std::hash<ayatori::thread::id> {
   std::size_t operator()(ayatori::thread::id id) const noexcept { return std::hash<std::uint64_t>()(id.number()); }
 };
 
+#include <ayatori/future.hpp>    // IWYU pragma: export
+#include <ayatori/once.hpp>      // IWYU pragma: export
 #include <ayatori/parallel.hpp>  // IWYU pragma: export
+#include <ayatori/stop.hpp>      // IWYU pragma: export

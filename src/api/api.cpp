@@ -177,7 +177,16 @@ Allocated allocate_thread(std::size_t align, std::size_t bytes) {
   return {room.thread, room.object};
 }
 
-void fork_thread(Allocated child, void (*invoke)(void*), int process) noexcept {
+namespace {
+// Where the caller went elsewhere since, and processes share no memory, the child's descriptor there knows nothing (Q1 of
+// tasks/remote.hpp), not even where its stack is.
+void note_stack(const Allocated& child, int allocated_at) noexcept {
+  if (allocated_at >= 0) child.thread->stack_process = allocated_at;
+}
+}  // namespace
+
+void fork_thread(Allocated child, void (*invoke)(void*), int process, int allocated_at) noexcept {
+  note_stack(child, allocated_at);
   if (process < 0)
     ult::fork(child.thread, invoke);
   else
@@ -186,7 +195,8 @@ void fork_thread(Allocated child, void (*invoke)(void*), int process) noexcept {
 
 void fork_thread_at_once(Descriptor* child, void (*invoke)(void*)) noexcept { ult::fork_at_once(child, invoke); }
 
-void* abandon_thread(Allocated child) noexcept {
+void* abandon_thread(Allocated child, int allocated_at) noexcept {
+  note_stack(child, allocated_at);
   ult::abandon(child.thread);
   return child.object;
 }
@@ -302,9 +312,8 @@ void semaphore_destroy(const void* object, SyncHandle h) noexcept {
 bool semaphore_acquire_until(SyncHandle h, std::int64_t steady_ns) { return tasks::sync::semaphore_wait(h, steady_ns); }
 bool semaphore_try_acquire(SyncHandle h) noexcept { return tasks::sync::semaphore_try_wait(h); }
 void semaphore_release(SyncHandle h, std::ptrdiff_t count) noexcept {
-  for (std::ptrdiff_t i = 0; i < count; ++i)
-    AYT_CHECK(tasks::sync::semaphore_post(h), "an ayatori::counting_semaphore went above {}",
-              std::uint32_t{tasks::sync::kSemaphoreMax});
+  AYT_CHECK(count >= 0 && tasks::sync::semaphore_post(h, count), "an ayatori::counting_semaphore went above {}",
+            std::uint32_t{tasks::sync::kSemaphoreMax});
 }
 
 SyncHandle condition_create(void* object) { return construct_object(object, tasks::sync::Kind::kCondition, 0); }

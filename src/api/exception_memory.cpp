@@ -5,47 +5,22 @@
 //
 // Who calls it: the compiler's code for throw, the C++ library, on any stack.
 //
-// X1. The library's header lies right before the thrown object: struct RefcountedException below is its layout in the
-//     GNU C++ library (unwind-cxx.h, stable since GCC 4.5; tests throw, rethrow and hold exceptions against it).
+// X1. Of exception_layout.hpp.
 // X2. Throwing must not fail: where the space has no room, the C library's memory is taken, then a reserve.
-#include <unwind.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <typeinfo>
 
+#include "api/exception_layout.hpp"
 #include "api/space_new.hpp"
 #include "gas/heap.hpp"
 
 namespace {
 
-struct CxaException {
-  std::type_info* type;
-  void (*destructor)(void*);
-  std::terminate_handler unexpected_handler;
-  std::terminate_handler terminate_handler;
-  CxaException* next;
-  int handler_count;
-  int handler_switch_value;
-  const unsigned char* action_record;
-  const unsigned char* language_specific_data;
-  _Unwind_Ptr catch_temporary;
-  void* adjusted_pointer;
-  _Unwind_Exception unwind_header;
-};
-struct RefcountedException {
-  int reference_count;
-  CxaException exception;
-};
-// A rethrown exception_ptr: the same fields, first the primary exception; same size (X1).
-using DependentException = CxaException;
-
-#if defined(__x86_64__)
-static_assert(sizeof(RefcountedException) == 128 && sizeof(DependentException) == 112);
-#endif
+using ayatori::api::DependentException;
+using ayatori::api::RefcountedException;
 
 // For bad_alloc and the like when there is no memory at all (X2).
 struct Reserve {

@@ -96,6 +96,7 @@ namespace ayatori::detail {
 
 struct ThreadValues {
   std::array<tasks::keys::Block*, tasks::keys::kKeys / tasks::keys::kBlock> blocks;
+  tasks::keys::AtExit at_exit;
 };
 
 }  // namespace ayatori::detail
@@ -138,19 +139,23 @@ Value* place_of(ThreadValues* values, Key key) noexcept {
 }
 
 // Null: no memory.
-Value* make_place(Key key) noexcept {
+ThreadValues* make_values() noexcept {
   ThreadValues* values = values_of_caller();
-  if (!values) {
-    values = static_cast<ThreadValues*>(zeroed(sizeof(ThreadValues)));
-    if (!values) return nullptr;
-    if (ult::on_user_thread()) {
-      Descriptor* const d = ult::current_worker()->current;  // zeroed() may have gone elsewhere
-      d->values = values;
-      d->has_values = true;
-    } else {
-      os_values() = values;
-    }
+  if (values) return values;
+  values = static_cast<ThreadValues*>(zeroed(sizeof(ThreadValues)));
+  if (!values) return nullptr;
+  if (ult::on_user_thread()) {
+    Descriptor* const d = ult::current_worker()->current;  // zeroed() may have gone elsewhere
+    d->values = values;
+    d->has_values = true;
+  } else {
+    os_values() = values;
   }
+  return values;
+}
+Value* make_place(Key key) noexcept {
+  ThreadValues* const values = make_values();
+  if (!values) return nullptr;
   Block*& b = values->blocks[index_of(key) / kBlock];
   if (!b) b = static_cast<Block*>(zeroed(sizeof(Block)));
   return b ? &b->values[index_of(key) % kBlock] : nullptr;
@@ -176,6 +181,7 @@ bool destroy_values(ThreadValues& values) noexcept {
 void end(ThreadValues* values) noexcept {
   for (int i = 0; i < kRounds && destroy_values(*values); ++i) {
   }
+  while (void* const list = std::exchange(values->at_exit.list, nullptr)) values->at_exit.run(list);
 }
 
 void free_values(ThreadValues* values) noexcept {
@@ -288,6 +294,11 @@ Set set(Key key, void* value) noexcept {
   if (!v) return Set::kNoMemory;
   *v = {key, value};
   return Set::kDone;
+}
+
+AtExit* at_exit() noexcept {
+  ThreadValues* const values = make_values();
+  return values ? &values->at_exit : nullptr;
 }
 
 void end_values() noexcept {

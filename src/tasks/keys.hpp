@@ -30,6 +30,13 @@ void* get(Key key) noexcept;  // null: no value, no such key
 enum class Set { kDone, kNoKey, kNoMemory };
 Set set(Key key, void* value) noexcept;
 
+// What the calling thread does when it ends, after all destructors: run(list), unless list is null, which it is from then on.
+struct AtExit {
+  void* list;
+  void (*run)(void* list);
+};
+AtExit* at_exit() noexcept;  // null: no memory
+
 // Runs the destructors of the calling user-level thread's values, frees what held them.
 void end_values() noexcept;
 

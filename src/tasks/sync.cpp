@@ -448,6 +448,7 @@ void* op_semaphore_wait(Worker& w, Descriptor* self_, void* argument) {
 // Carried over to the native stack in place, as call_native takes one pointer and stacks may lie in the space.
 struct ObjectCall {
   Object* object;
+  std::ptrdiff_t count;  // of what is posted
   bool done;
 };
 thread_local ObjectCall object_slot;
@@ -460,28 +461,30 @@ void try_wait_native(void* argument) {
   if (call.done) see_all(posters);
 }
 
-// False: the value is kSemaphoreMax.
-bool post_unit(Object& o, int actor) {
+// False: the value would be above kSemaphoreMax, nothing is done.
+bool post_units(Object& o, std::ptrdiff_t count, int actor) {
+  ult::List woken;
   o.guard.lock();
-  Descriptor* d = o.waiters.pop();
-  const bool done = d || o.expected < kSemaphoreMax;
-  if (!d && done) {
-    ++o.expected;
+  const bool done = count <= std::ptrdiff_t{kSemaphoreMax} - o.expected;  // which is 0 while somebody waits
+  std::ptrdiff_t left = done ? count : 0;
+  for (; left > 0 && !o.waiters.empty(); --left) woken.push(o.waiters.pop());
+  if (left > 0) {
+    o.expected += left;
     o.arrived_processes |= std::uint64_t{1} << actor;
   }
   o.guard.unlock();
-  if (d) go_on(d, actor, false);
+  while (Descriptor* d = woken.pop()) go_on(d, actor, false);
   return done;
 }
 
 void post_native(void* argument) {
   auto& call = *static_cast<ObjectCall*>(argument);
-  call.done = post_unit(*call.object, self());
+  call.done = post_units(*call.object, call.count, self());
 }
 
-bool call_object(void (*f)(void*), Object& o) {
+bool call_object(void (*f)(void*), Object& o, std::ptrdiff_t count = 0) {
   ObjectCall& call = object_call();
-  call = {&o, false};
+  call = {&o, count, false};
   call_native(f, &call);
   return object_call().done;  // call_native does not switch threads
 }
@@ -765,9 +768,13 @@ bool semaphore_try_wait(Handle h) noexcept {
   if (away(h)) return ask_and_wait(about(Ask::kSemaphoreTryWait, h))->barrier_last;
   return call_object(&try_wait_native, object(h, Kind::kSemaphore));
 }
-bool semaphore_post(Handle h) noexcept {
-  if (away(h)) return ask_and_wait(about(Ask::kSemaphorePost, h))->barrier_last;
-  return call_object(&post_native, object(h, Kind::kSemaphore));
+bool semaphore_post(Handle h, std::ptrdiff_t count) noexcept {
+  if (away(h)) {
+    Call c = about(Ask::kSemaphorePost, h);
+    c.count = count;
+    return ask_and_wait(c)->barrier_last;
+  }
+  return call_object(&post_native, object(h, Kind::kSemaphore), count);
 }
 std::uint32_t semaphore_value(Handle h) noexcept {
   if (away(h)) return static_cast<std::uint32_t>(ask_value(about(Ask::kSemaphoreValue, h)));
@@ -890,7 +897,7 @@ std::uint64_t serve(const Call& call) {
       answer(waiter(), take_unit(object(c.object, Kind::kSemaphore), nullptr, kForEver, &posters));
       break;
     }
-    case Ask::kSemaphorePost: answer(waiter(), post_unit(object(c.object, Kind::kSemaphore), c.actor)); break;
+    case Ask::kSemaphorePost: answer(waiter(), post_units(object(c.object, Kind::kSemaphore), c.count, c.actor)); break;
     case Ask::kRwLock:
     case Ask::kRwTryLock: serve_rwlock(c, waiter(), deadline); break;
     case Ask::kRwUnlock: return serve_rwlock(c, nullptr, deadline) ? 1 : 0;

@@ -63,7 +63,8 @@ void semaphore_destroy(Handle) noexcept;
 // Returns false when the time was over. deadline_ns: base::real_now_ns() scale; INT64_MAX: none.
 bool semaphore_wait(Handle, std::int64_t deadline_ns);
 bool semaphore_try_wait(Handle) noexcept;
-bool semaphore_post(Handle) noexcept;  // false: the value is kSemaphoreMax
+// At once. False: the value would be above kSemaphoreMax, nothing is done.
+bool semaphore_post(Handle, std::ptrdiff_t count = 1) noexcept;
 std::uint32_t semaphore_value(Handle) noexcept;
 
 // Many readers or one writer. By type_of(): readers overtake waiting writers, so that a thread may hold it for reading several
