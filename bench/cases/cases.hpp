@@ -60,6 +60,7 @@ struct Case {
 };
 void fork_join(const Options&);       // fork_join.cpp
 void threads(const Options&);         // threads.cpp
+void threads_of_two(const Options&);  // of two workers
 void parallel(const Options&);        // parallel.cpp
 void steal(const Options&);           // steal.cpp
 void read_miss(const Options&);       // fault.cpp

@@ -68,6 +68,7 @@ void startup(const Options&) {
 constexpr Case kCases[] = {
     {"fork_join", 1, fork_join},
     {"threads", 1, threads},
+    {"threads_of_two", 1, threads_of_two},
     {"parallel", 1, parallel},
     {"steal", 2, steal},
     {"read_miss", 2, read_miss},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads cost that nobody steals, on one worker, beside a locked instruction, which says what the machine is.
+// What threads cost that nobody steals, on one worker, beside a locked instruction, which says what the machine is; and what
+// two of them cost each other where a second worker has nothing to do but take them.
 #include <mutex>
 #include <utility>
 
@@ -81,14 +82,42 @@ void round_trips(int count) {
   other.join();
 }
 
+// As round_trips(), but each holds the mutex until it waits for the condition, and so waits for it every time.
+void held_round_trips(int count) {
+  ayatori::mutex mutex;
+  ayatori::condition_variable condition;
+  bool there = false;
+  const auto side = [&](bool mine) {
+    std::unique_lock lock(mutex);
+    for (int i = 0; i < count; ++i) {
+      condition.wait(lock, [&] { return there == mine; });
+      there = !mine;
+      condition.notify_one();
+    }
+  };
+  ayatori::thread other([&] { side(true); });
+  side(false);
+  other.join();
+}
+
+struct Operation {
+  const char* name;
+  void (*run)(int count);
+  int count;
+};
+
+template <std::size_t N>
+void measure(const Options& o, const Operation (&operations)[N]) {
+  std::vector<Samples> samples(N, room(kRounds));
+  for (int round = 0; round < (o.quick ? 1 : kRounds); ++round)
+    for (std::size_t i = 0; i < N; ++i)
+      samples[i].push_back(ns_each(o.quick ? 1000 : operations[i].count, operations[i].run));
+  for (std::size_t i = 0; i < N; ++i) report(operations[i].name, "ns", samples[i]);
+}
+
 }  // namespace
 
 void threads(const Options& o) {
-  struct Operation {
-    const char* name;
-    void (*run)(int count);
-    int count;
-  };
   constexpr Operation kOperations[] = {
       {"a locked instruction (lock xadd)", locked, 10'000'000},
       {"fork + join of an empty thread", empty_threads, 2'000'000},
@@ -96,12 +125,19 @@ void threads(const Options& o) {
       {"lock + unlock of a free mutex", locks, 2'000'000},
       {"hand-off of a mutex", hand_offs, 500'000},
       {"condition variable, there and back", round_trips, 200'000},
+      {"condition variable, waited for each time", held_round_trips, 200'000},
   };
-  std::vector<Samples> samples(std::size(kOperations), room(kRounds));
-  for (int round = 0; round < (o.quick ? 1 : kRounds); ++round)
-    for (std::size_t i = 0; i < std::size(kOperations); ++i)
-      samples[i].push_back(ns_each(o.quick ? 1000 : kOperations[i].count, kOperations[i].run));
-  for (std::size_t i = 0; i < std::size(kOperations); ++i) report(kOperations[i].name, "ns", samples[i]);
+  measure(o, kOperations);
+}
+
+void threads_of_two(const Options& o) {
+  constexpr Operation kOperations[] = {
+      {"yield to another thread", yields, 2'000'000},
+      {"a mutex that two want", hand_offs, 500'000},
+      {"condition variable, there and back", round_trips, 200'000},
+      {"condition variable, waited for each time", held_round_trips, 200'000},
+  };
+  measure(o, kOperations);
 }
 
 }  // namespace cases

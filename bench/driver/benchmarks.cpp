@@ -16,6 +16,7 @@ constexpr int kTimeout_s = 120;
 constexpr Job kJobs[] = {
     {"fork_join", "fork_join", 1, ""},
     {"threads", "threads", 1, ""},
+    {"threads", "threads_of_two", 1, "2 workers, ", "", 2},
     {"parallel", "parallel", 1, ""},
     {"steal", "steal", 2, ""},
     // 4K: the fault fetches the page it wants and no other, as the bare mechanism does.
@@ -84,8 +85,9 @@ bool complain(const Command& command, const Outcome& outcome) {
 bool run_job(const Setup& setup, const Job& job, Results& results) {
   Command command;
   if (job.processes > 0)
-    command.words = {setup.launcher, "run",       "-n",       std::to_string(job.processes), "-w", "1",
-                     "--",           setup.cases, job.program};
+    command.words = {
+        setup.launcher, "run",       "-n",       std::to_string(job.processes), "-w", std::to_string(job.workers),
+        "--",           setup.cases, job.program};
   else
     command.words = {setup.bare, job.benchmark};
   if (setup.quick) command.words.push_back("--quick");

@@ -24,6 +24,7 @@ struct Job {
   int processes;          // 0: without the launcher
   const char* variant;    // begins the metric's name
   const char* knob = "";  // NAME=VALUE
+  int workers = 1;        // of each process
 };
 
 // Names of the benchmarks and of the bars, in order.

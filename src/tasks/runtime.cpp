@@ -27,6 +27,7 @@
 #include "tasks/remote.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
+#include "ult/native.hpp"
 #include "ult/park.hpp"
 
 namespace ayatori::tasks {
@@ -474,8 +475,8 @@ StatsRow worker_stats() noexcept {
 }
 
 void call_native(void (*f)(void*), void* argument) {
-  if (ult::on_user_thread())
-    ult::call_on_native(f, argument);
+  if (ult::on_user_stack())
+    ult::call_on_native_fast(f, argument);
   else
     f(argument);
 }

@@ -17,6 +17,7 @@
 #include "tasks/sync_statics.hpp"
 #include "ult/cancellation.hpp"
 #include "ult/current.hpp"
+#include "ult/native.hpp"
 #include "ult/scheduler.hpp"
 
 namespace ayatori::tasks::sync {
@@ -103,19 +104,55 @@ int try_take(Object& o, std::uint64_t holder) {
   std::uint64_t w = o.word.load(std::memory_order_relaxed);
   while ((w & kLocked) == 0) {
     // acquire: pairs with the release in unlock
-    if (o.word.compare_exchange_weak(w, (w & (kLastMask | kWaiters)) | holder | kLocked, std::memory_order_acquire))
+    if (o.word.compare_exchange_weak(w, (w & kLastMask) | holder | kLocked, std::memory_order_acquire))
       return last_of(w);
   }
   return -1;
+}
+
+[[gnu::noinline]] std::uint64_t await_unguarded(const Object& o) {
+  base::Backoff backoff;
+  for (;;) {
+    backoff.wait();
+    const std::uint64_t w = o.word.load(std::memory_order_relaxed);
+    if ((w & kGuarded) == 0) return w;
+  }
+}
+
+// Y7. Takes the guard of a mutex whose word, read before, has any bit of `while_any`. False: it has none any more. `w`: the
+// word without the guard. Native stack.
+[[gnu::always_inline]] inline bool guard_mutex(Object& o, std::uint64_t& w, std::uint64_t while_any) {
+  while ((w & while_any) != 0) {
+    if ((w & kGuarded) != 0) [[unlikely]] {
+      w = await_unguarded(o);
+    } else if (o.word.compare_exchange_weak(w, w | kGuarded, std::memory_order_acquire)) {
+      return true;  // acquire: pairs with the stores that end a guard
+    }
+  }
+  return false;
+}
+
+// Takes `d` out of the list of mutex `o` if it is in its wait number `sequence` there.
+bool leave_mutex(Object& o, Descriptor* d, std::uint64_t sequence) {
+  std::uint64_t w = o.word.load(std::memory_order_acquire);  // pairs with the stores that end a guard
+  if (!guard_mutex(o, w, kWaiters | kGuarded)) return false;
+  const bool waits = d->wait_sequence == sequence && d->wait_condition == &o && o.waiters.remove(d);
+  o.word.store(o.waiters.empty() ? w & ~kWaiters : w, std::memory_order_release);  // pairs with guard_mutex()
+  return waits;
+}
+bool leave_semaphore(Object& o, Descriptor* d, std::uint64_t sequence) {
+  o.guard.lock();
+  const bool waits = d->wait_sequence == sequence && d->wait_condition == &o && o.waiters.remove(d);
+  o.guard.unlock();
+  return waits;
 }
 
 // The timer of d's wait number `sequence` for a mutex or a semaphore (Y5).
 bool wait_timed_out(Descriptor* d, std::uint64_t sequence) {
   auto* const o = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
   if (!o) return false;
-  o->guard.lock();
-  const bool waits = d->wait_sequence == sequence && d->wait_condition == o && o->waiters.remove(d);
-  o->guard.unlock();
+  // What became of another kind meanwhile is not where d waits.
+  const bool waits = o->kind == Kind::kMutex ? leave_mutex(*o, d, sequence) : leave_semaphore(*o, d, sequence);
   if (waits) {
     d->timed_out = true;
     ult::make_ready(d, true);
@@ -132,8 +169,8 @@ bool refuses(Object& o, Descriptor* d) {
   return true;
 }
 
-// `d` waits for `o` from here on, until deadline_ns unless that is INT64_MAX. Under o's guard, native stack.
-void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadline_ns) {
+// `d` waits for `o` from here on, until deadline_ns unless that is INT64_MAX. Under o's guard (Y1, Y7), native stack.
+[[gnu::always_inline]] inline void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadline_ns) {
   d->state = why;
   d->wait_object = &o;
   d->wait_condition = &o;
@@ -144,26 +181,22 @@ void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadli
 }
 
 // Takes the lock for `d` or lets it wait. Returns the last holder's process, or -1: it waits. Native stack.
-int take_or_wait(Object& o, Descriptor* d, std::int64_t deadline_ns = INT64_MAX) {
-  o.guard.lock();
-  int from = try_take(o, holder_bits(d));
-  while (from < 0) {
-    std::uint64_t w = o.word.load(std::memory_order_relaxed);
-    if ((w & kLocked) == 0) {
-      from = try_take(o, holder_bits(d));
-      continue;
-    }
-    if (o.word.compare_exchange_weak(w, w | kWaiters, std::memory_order_acq_rel)) break;
+[[gnu::always_inline]] inline int take_or_wait(Object& o, Descriptor* d, std::int64_t deadline_ns = INT64_MAX) {
+  std::uint64_t w = o.word.load(std::memory_order_relaxed);
+  while (!guard_mutex(o, w, kLocked)) {
+    // acquire: pairs with the release in unlock
+    if (o.word.compare_exchange_weak(w, (w & kLastMask) | holder_bits(d) | kLocked, std::memory_order_acquire))
+      return last_of(w);
   }
-  if (from < 0) wait_guarded(o, d, ThreadState::kLocking, deadline_ns);
-  o.guard.unlock();
-  return from;
+  wait_guarded(o, d, ThreadState::kLocking, deadline_ns);
+  o.word.store(w | kWaiters, std::memory_order_release);  // pairs with guard_mutex()
+  return -1;
 }
 
 void* op_lock(Worker& w, Descriptor* self_, void* argument) {
   Object& o = *static_cast<Object*>(argument);
   const int from = take_or_wait(o, self_);
-  if (from < 0) return ult::schedule(w);
+  if (from < 0) return ult::native::schedule(w);
   see_last(from);
   return ult::resume_here(w, self_);
 }
@@ -184,33 +217,34 @@ void see(int from) {
 }
 
 // Process `actor` hands the lock to the first waiter, or frees it. Native stack.
-void unlock_native(Object& o, int actor) {
-  o.guard.lock();
-  Descriptor* next = o.waiters.pop();
+[[gnu::always_inline]] inline void unlock_native(Object& o, int actor) {
+  std::uint64_t w = o.word.load(std::memory_order_relaxed);
+  AYT_CHECK(guard_mutex(o, w, kLocked), "process {} unlocked an ayatori::mutex that is not locked", actor);
+  Descriptor* const next = o.waiters.pop();
+  if (!next) return o.word.store(last(actor), std::memory_order_release);  // pairs with who takes it
+  next->state = ThreadState::kReady;  // before it is said to hold the lock (D5 of dump.hpp)
   const std::uint64_t waiters = o.waiters.empty() ? 0 : kWaiters;
-  if (next) {
-    next->state =
-        ThreadState::kReady;  // before it is said to hold the lock: nobody seems to wait for itself (D5 of dump.hpp)
-    o.word.store(last(actor) | kLocked | waiters | holder_bits(next),
-                 std::memory_order_release);  // Y4; waiters under guard
-  } else
-    o.word.store(last(actor), std::memory_order_release);
-  o.guard.unlock();
-  if (next) go_on(next, actor, false);
+  // Y4. Pairs with guard_mutex().
+  o.word.store(last(actor) | kLocked | waiters | holder_bits(next), std::memory_order_release);
+  if (actor == ult::config().process)
+    ult::native::make_ready(next, false);
+  else
+    go_on(next, actor, false);
 }
 
-void unlock_call(void* argument) { unlock_native(*static_cast<Object*>(argument), self()); }
+void unlock_call(void* argument) { unlock_native(*static_cast<Object*>(argument), ult::config().process); }
 
-bool lock_fast(Object& o) {
-  std::uint64_t free_here = last(self());
+[[gnu::always_inline]] inline bool lock_fast(Object& o) {
+  std::uint64_t free_here = last(ult::config().process);
   return o.word.load(std::memory_order_relaxed) == free_here &&  // or the exchange would cost as much, and fail
          o.word.compare_exchange_strong(free_here, free_here | kLocked | own_bits(), std::memory_order_acquire);  // Y3
 }
 
-bool unlock_fast(Object& o) {
+[[gnu::always_inline]] inline bool unlock_fast(Object& o) {
   std::uint64_t w = o.word.load(std::memory_order_relaxed);
   AYT_CHECK((w & kLocked) != 0, "an ayatori::mutex that is not locked was unlocked");
-  return (w & kWaiters) == 0 && o.word.compare_exchange_strong(w, last(self()), std::memory_order_release);  // Y3
+  return (w & (kWaiters | kGuarded)) == 0 &&
+         o.word.compare_exchange_strong(w, last(ult::config().process), std::memory_order_release);  // Y3
 }
 
 // ------------------------------------------------------------------------------------------------ condition variable
@@ -233,12 +267,19 @@ void relock(Descriptor* d, Handle h, std::int64_t deadline_ns = kForEver) {
   ult::make_ready(d, false);
 }
 
+// Y8. Under the guard, after its list has changed; a number alone.
+void note_waiters(Object& condition) {
+  condition.word.store(condition.waiters.empty() ? 0 : 1, std::memory_order_relaxed);
+}
+bool seems_awaited(const Object& condition) { return condition.word.load(std::memory_order_relaxed) != 0; }
+
 // The timer of d's wait number `sequence`. A timer that outlived its wait finds another number, or d in no list.
 bool timed_out(Descriptor* d, std::uint64_t sequence) {
   auto* const condition = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
-  if (!condition) return false;
+  if (!condition || condition->kind == Kind::kMutex) return false;  // it has been notified, and waits for the mutex
   condition->guard.lock();
   const bool waits = d->wait_sequence == sequence && condition->waiters.remove(d);
+  if (waits) note_waiters(*condition);
   condition->guard.unlock();
   if (waits) {
     d->timed_out = true;
@@ -256,6 +297,7 @@ bool enlist(Object& condition, Descriptor* d) {
     ++d->wait_sequence;
     d->timed_out = false;
     condition.waiters.push(d);
+    note_waiters(condition);
   }
   condition.guard.unlock();
   return waits;
@@ -271,8 +313,6 @@ void unlock_for(Handle h, int actor) {
   }
   Object& o = object(h, Kind::kMutex);
   if (actor == self() && unlock_fast(o)) return;
-  AYT_CHECK((o.word.load(std::memory_order_relaxed) & kLocked) != 0,
-            "process {} unlocked an ayatori::mutex that is not locked", actor);
   unlock_native(o, actor);
 }
 
@@ -286,14 +326,15 @@ void* op_condition_wait(Worker& w, Descriptor* self_, void* argument) {
   if (!enlist(condition, self_)) return ult::resume_here(w, self_);
   // The mutex is still held: nobody who notifies under it can be earlier than the timer.
   if (timed) ult::add_timer(self_, deadline, timed_out, self_->wait_sequence);
-  unlock_for(mutex, self());
-  return ult::schedule(w);
+  unlock_for(mutex, ult::config().process);
+  return ult::native::schedule(w);
 }
 
 void notify_native(Object& condition, bool all) {
   for (;;) {
     condition.guard.lock();
     Descriptor* d = condition.waiters.pop();
+    note_waiters(condition);
     condition.guard.unlock();
     if (!d) return;
     relock(d, d->wait_value);
@@ -493,9 +534,9 @@ void busy_native(void* argument) {
   auto& call = *static_cast<ObjectCall*>(argument);
   Object& o = *call.object;
   o.guard.lock();
-  call.done = !o.waiters.empty() ||
-              (o.kind == Kind::kMutex && (o.word.load(std::memory_order_relaxed) & kLocked) != 0) ||
-              (o.kind == Kind::kRwLock && o.expected != 0);
+  call.done = o.kind == Kind::kMutex
+                  ? (o.word.load(std::memory_order_relaxed) & kLocked) != 0  // as long as any wait (Y7)
+                  : !o.waiters.empty() || (o.kind == Kind::kRwLock && o.expected != 0);
   o.guard.unlock();
 }
 
@@ -514,7 +555,7 @@ Handle create(Kind kind) {
   o.kind = kind;
   o.waiters = {};
   o.leaving = {};
-  o.word.store(last(self()), std::memory_order_relaxed);  // published with the handle
+  o.word.store(kind == Kind::kCondition ? 0 : last(self()), std::memory_order_relaxed);  // published with the handle
   o.expected = o.arrived = 0;
   o.arrived_processes = 0;
   o.completing = false;
@@ -550,15 +591,11 @@ void reserve() {
 Handle mutex_create() { return create(Kind::kMutex); }
 void mutex_destroy(Handle h) noexcept { destroy(h, Kind::kMutex); }
 
-void mutex_lock(Handle h) {
-  if (away(h)) {
-    ask_and_wait(about(Ask::kLock, h));
-    return;
-  }
-  Object& o = object(h, Kind::kMutex);
-  if (lock_fast(o)) return;
-  if (ult::on_user_thread()) {
-    ult::on_native(&op_lock, &o);
+namespace {
+// The rest of mutex_lock() and mutex_unlock(), apart so that their usual ways save no registers.
+[[gnu::noinline]] void lock_slowly(Object& o) {
+  if (ult::on_user_stack()) {
+    ult::on_native<op_lock>(&o);
     return;
   }
   Descriptor* d = os_descriptor();
@@ -569,6 +606,36 @@ void mutex_lock(Handle h) {
     os_block(d);
     if (processes() > 1) take();
   }
+}
+[[gnu::noinline]] void unlock_slowly(Object& o) noexcept {
+  if (ult::on_user_stack())
+    ult::call_on_native_fast(&unlock_call, &o);
+  else
+    unlock_call(&o);
+}
+[[gnu::noinline]] void lock_apart(Handle h) {
+  if (away(h)) return void(ask_and_wait(about(Ask::kLock, h)));
+  Object& o = object(h, Kind::kMutex);
+  if (!lock_fast(o)) lock_slowly(o);
+}
+[[gnu::noinline]] void unlock_apart(Handle h) {
+  if (away(h)) return tell(about(Ask::kUnlock, h));
+  Object& o = object(h, Kind::kMutex);
+  if (!unlock_fast(o)) unlock_slowly(o);
+}
+// A mutex, where processes share memory.
+[[gnu::always_inline]] inline Object& shared_mutex(Handle h) {
+  if (h - 1 >= kObjects - 1 || state.objects[h].kind != Kind::kMutex) [[unlikely]]
+    return object(h, Kind::kMutex);  // says so
+  return state.objects[h];
+}
+}  // namespace
+
+void mutex_lock(Handle h) {
+  if (gas::apart()) [[unlikely]]
+    return lock_apart(h);
+  Object& o = shared_mutex(h);
+  if (!lock_fast(o)) lock_slowly(o);
 }
 
 bool mutex_lock_until(Handle h, std::int64_t deadline_ns) {
@@ -605,9 +672,10 @@ bool mutex_try_lock(Handle h) noexcept {
 }
 
 void mutex_unlock(Handle h) noexcept {
-  if (away(h)) return tell(about(Ask::kUnlock, h));
-  Object& o = object(h, Kind::kMutex);
-  if (!unlock_fast(o)) call_native(&unlock_call, &o);
+  if (gas::apart()) [[unlikely]]
+    return unlock_apart(h);
+  Object& o = shared_mutex(h);
+  if (!unlock_fast(o)) unlock_slowly(o);
 }
 
 Handle condition_create() { return create(Kind::kCondition); }
@@ -626,7 +694,7 @@ bool condition_wait(Handle c, Handle m, std::int64_t deadline_ns) {
     Descriptor* d = current();
     d->wait_value = m;
     d->deadline_ns = deadline_ns;
-    ult::on_native(&op_condition_wait, &condition);
+    ult::on_native<op_condition_wait>(&condition);
     d = current();
     return !d->timed_out;  // a timer that is left behind runs dry
   }
@@ -643,6 +711,7 @@ bool condition_wait(Handle c, Handle m, std::int64_t deadline_ns) {
 void condition_notify(Handle h, bool all) noexcept {
   if (away(h)) return tell(about(all ? Ask::kNotifyAll : Ask::kNotifyOne, h));
   Object& condition = object(h, Kind::kCondition);
+  if (!seems_awaited(condition)) return;
   if (all)
     call_native([](void* o) { notify_native(*static_cast<Object*>(o), true); }, &condition);
   else
@@ -792,6 +861,7 @@ void end_cancelled_wait(Descriptor* d) {
     const bool waits = (condition || o->kind == Kind::kSemaphore) &&
                        o->waiters.pop_if([d](Descriptor* x) { return x == d && ult::refuses_to_wait(d); }) != nullptr;
     if (waits) d->timed_out = true;
+    if (waits && condition) note_waiters(*o);
     o->guard.unlock();
     if (waits && condition) return relock(d, d->wait_value);
     if (waits) return ult::make_ready(d, true);

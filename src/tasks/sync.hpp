@@ -11,6 +11,11 @@
 // Y3. A lock without waiters changes hands inside a process by one compare-and-swap.
 // Y4. Unlock with waiters hands the lock over, first come first served.
 // Y5. Every wait that a timer may end has a number of its own: a timer that outlived its wait finds another number.
+// Y7. The guard of a mutex's waiters is a bit of its word, set by compare-and-swap, and only while the mutex is locked: nobody
+//     but its holder changes the word then, so that one exchange and one store change word and list. The bit for waiters
+//     is set whenever the list is not empty and the guard is not held, and only then.
+// Y8. Who notifies looks without the guard whether somebody waits: who waits has said so before the mutex is free, and who
+//     notifies him has held it since.
 // Y6. An object of C++ in static data, which each process constructs, is one object: its users are the processes that
 //     have constructed and not destroyed it; the first one makes it, the last one ends it.
 #pragma once

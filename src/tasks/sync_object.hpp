@@ -20,10 +20,12 @@ namespace ayatori::tasks::sync {
 
 using ult::Descriptor;
 
-// word of a mutex: bit 0 locked, bit 1 waiters, from bit 8 the process of the last holder, and for people (dump), while a
-// user-level thread of this machine holds it, from bit 16 and 32 the halves of its number: generation (cut) and slot + 1.
+// word of a mutex: bit 0 locked, bit 1 waiters, bit 2 the guard of its list of waiters (Y7), from bit 8 the process of the last
+// holder, and for people (dump), while a user-level thread of this machine holds it, from bit 16 and 32 the halves of its
+// number: generation (cut) and slot + 1. word of a condition variable: not 0 while somebody waits (Y8).
 inline constexpr std::uint64_t kLocked = 1;
 inline constexpr std::uint64_t kWaiters = 2;
+inline constexpr std::uint64_t kGuarded = 4;
 inline constexpr std::uint64_t kLastMask = 0xff00;
 constexpr std::uint64_t last(int process) { return static_cast<std::uint64_t>(process) << 8; }
 constexpr int last_of(std::uint64_t word) { return static_cast<int>((word & kLastMask) >> 8); }
@@ -37,10 +39,10 @@ inline std::uint64_t holder_bits(const Descriptor* d) noexcept {
 
 struct alignas(64) Object {
   Kind kind;
-  std::uint32_t next_free;  // Guarded by the pool's lock.
-  base::SharedLock guard;
-  std::atomic<std::uint64_t> word;  // mutex
-  ult::List waiters;                // Guarded by guard.
+  std::uint32_t next_free;          // Guarded by the pool's lock.
+  base::SharedLock guard;           // of all but a mutex (Y7)
+  std::atomic<std::uint64_t> word;  // mutex, condition variable; changed under its guard, but for Y3
+  ult::List waiters;                // Guarded by guard; of a mutex by its word.
   std::ptrdiff_t expected,
       arrived;  // barrier; expected: a semaphore's value, a read-write lock's holders; guarded by guard
   std::uint64_t arrived_processes;   // barrier; semaphore: who posted what is in the value; guarded by guard

@@ -79,7 +79,7 @@ void resume(Granted g) {
 
 bool rw_timed_out(Descriptor* d, std::uint64_t sequence) {
   auto* const o = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
-  if (!o) return false;
+  if (!o || o->kind != Kind::kRwLock) return false;         // another kind of wait, whose guard may be another one (Y7)
   o->guard.lock();
   const bool waits = d->wait_sequence == sequence && d->wait_condition == o && o->waiters.remove(d);
   const Granted behind = waits ? grant(*o) : Granted{};  // readers that it held up

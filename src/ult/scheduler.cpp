@@ -25,6 +25,7 @@
 #include "ult/current.hpp"
 #include "ult/fast.hpp"
 #include "ult/fiber.hpp"
+#include "ult/native.hpp"
 #include "ult/park.hpp"
 
 __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -32,13 +33,28 @@ __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec
 namespace ayatori::ult {
 
 constinit Config the_config;
+constinit std::atomic<std::int64_t> native::next_timer_ns{INT64_MAX};
 
 namespace {
 
+using native::finished;
+using native::has_timers;
+using native::is_on_native;
+using native::is_out_of_stack;
+using native::kClockMask;
+using native::keeps_too_many;
+using native::kQueuesMask;
+using native::mine;
+using native::next_timer_ns;
+using native::place_of;
+using native::put_back;
+using native::ring_lightly;
+using native::save_private;
+using native::spill;
+using native::take_next;
+
 constexpr std::size_t kNativeStackBytes = 512 * 1024;
-// Every so many takes the process's queues come before the worker's ring; every so many the clock is looked at, and after so
-// many of its ticks, about 1 and 8 ms, what other workers and other processes have comes first.
-constexpr std::uint32_t kQueuesMask = 31, kClockMask = 3;
+// After so many ticks of the clock, about 1 and 8 ms, what other workers and other processes have comes first.
 constexpr std::uint64_t kNearTicks = std::uint64_t{1} << 21, kFarTicks = std::uint64_t{1} << 24;
 
 struct Timer {
@@ -52,7 +68,6 @@ struct Timer {
 struct State {
   base::SharedLock timers_lock;
   std::vector<Timer> timers;  // Guarded by timers_lock.
-  std::atomic<std::int64_t> next_timer_ns{INT64_MAX};
 
   base::SharedLock starts_lock;
   Start* first_start = nullptr;          // Guarded by starts_lock.
@@ -69,8 +84,6 @@ State& state() {
   return s;
 }
 
-ProcessQueues& mine() noexcept { return *the_config.queues[the_config.process]; }
-
 std::uint64_t next_random(Worker& w) noexcept {
   std::uint64_t x = w.random;
   x ^= x << 13;
@@ -79,15 +92,7 @@ std::uint64_t next_random(Worker& w) noexcept {
   return w.random = x;
 }
 
-void save_private(Worker& w, Descriptor* d) noexcept {
-  d->eh_caught = w.eh->caught;
-  d->eh_uncaught = w.eh->uncaught;
-  d->saved_errno = *w.errno_address;
-}
-
 // ------------------------------------------------------------------------------------------------ free threads
-
-bool finished() noexcept { return the_config.finished->load(std::memory_order_seq_cst) != 0; }
 
 void give_back(Worker& w, std::uint32_t keep) noexcept {
   ProcessQueues& q = mine();
@@ -103,15 +108,17 @@ void give_back(Worker& w, std::uint32_t keep) noexcept {
   q.slots_lock.unlock();
 }
 
-bool keeps_too_many(const Worker& w) noexcept { return w.free_count > w.keep.load(std::memory_order_relaxed); }
+}  // namespace
 
-void spill(Worker& w) noexcept {
+void native::spill(Worker& w) noexcept {
   const std::uint32_t keep = w.keep.load(std::memory_order_relaxed);  // a number alone
   give_back(w, keep / 2);
   if (keep != 0) return;
   w.keep.store(the_config.keep_threads, std::memory_order_seq_cst);  // T4; against root_ended()'s stores in this order
   if (finished()) w.keep.store(0, std::memory_order_relaxed);
 }
+
+namespace {
 
 void push_all(Worker& w, Descriptor* list) noexcept {
   while (list) {
@@ -210,13 +217,11 @@ void free_to(Descriptor* d, int process) noexcept {
 
 // ------------------------------------------------------------------------------------------------ timers
 
-bool has_timers() noexcept { return state().next_timer_ns.load(std::memory_order_relaxed) != INT64_MAX; }
-
 void run_timers() {
-  State& s = state();
   if (!has_timers()) return;
+  State& s = state();
   const std::int64_t now = base::real_now_ns();
-  if (now < s.next_timer_ns.load(std::memory_order_relaxed)) return;
+  if (now < next_timer_ns.load(std::memory_order_relaxed)) return;
   for (;;) {
     Timer due{};
     s.timers_lock.lock();
@@ -233,7 +238,7 @@ void run_timers() {
       s.timers[found] = s.timers.back();
       s.timers.pop_back();
     }
-    s.next_timer_ns.store(next, std::memory_order_relaxed);
+    next_timer_ns.store(next, std::memory_order_relaxed);
     s.timers_lock.unlock();
     if (!due.thread) return;
     if (!due.expired || due.expired(due.thread, due.tag)) make_ready(due.thread, true);
@@ -305,25 +310,6 @@ Descriptor* take_new(Worker& w) noexcept {
   }
   return take_start(w);
 }
-
-// U4
-void ring_lightly() noexcept {
-  if (mine().sleepers.load(std::memory_order_relaxed) != 0) ring(the_config.process);
-}
-
-bool is_on_native(const Worker& w) noexcept {
-  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  return here - reinterpret_cast<std::uintptr_t>(w.native_low) < w.native_bytes;
-}
-
-// `d` waits until it is its turn at this worker, or at any other.
-void put_back(Worker& w, Descriptor* d) noexcept {
-  d->state = ThreadState::kReady;
-  if (!w.ring.try_push(d)) mine().ready.push(d);
-  ring_lightly();
-}
-
-std::int32_t place_of(int process, const Worker& w) noexcept { return process * kMaxWorkers + w.number; }
 
 // The newest of the worker's deque, or null.
 Descriptor* take_own(Worker& w) noexcept {
@@ -419,7 +405,7 @@ void idle(Worker& w, std::uint32_t misses) noexcept {
   ProcessQueues& q = mine();
   std::int64_t nap = std::int64_t{50'000} << std::min((misses - 81) / 4, 5u);
   nap = std::min<std::int64_t>(nap, base::kNsPerMs);
-  const std::int64_t timer = state().next_timer_ns.load(std::memory_order_relaxed);
+  const std::int64_t timer = next_timer_ns.load(std::memory_order_relaxed);
   if (timer != INT64_MAX) nap = std::clamp<std::int64_t>(timer - base::real_now_ns(), 0, nap);
   const std::uint32_t bell = q.doorbell.load(std::memory_order_acquire);
   q.sleepers.fetch_add(1, std::memory_order_seq_cst);  // pairs with the fence in ring()
@@ -433,36 +419,15 @@ void idle(Worker& w, std::uint32_t misses) noexcept {
 
 // ------------------------------------------------------------------------------------------------ native stack
 
-// Of a thread that has just been left.
-bool is_out_of_stack(const Descriptor* d) noexcept {
-  return static_cast<std::size_t>(d->stack_top - static_cast<std::byte*>(d->sp)) > the_config.stack_room_bytes;
-}
-
 AYT_CROSSES_FIBERS void* native_main(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
-  fiber::arrived_native(w);
-  if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
-  if (is_out_of_stack(w.current)) [[unlikely]]
-    the_config.hooks.out_of_stack(w.current, w.current->sp);
-  if (keeps_too_many(w)) [[unlikely]]
-    spill(w);
-  if (the_config.hooks.moved) [[unlikely]]
-    w.current->ran_on = place_of(the_config.process, w);
-  void* sp = w.operation(w, w.current, w.argument);
-  const bool leaving = sp == w.os_sp;
-  if (!leaving && the_config.hooks.user_mode) the_config.hooks.user_mode(true);
-  fiber::leave_native(w, leaving);
-  return sp;
+  native::enter(w);
+  return native::leave(w, w.operation(w, w.current, w.argument));
 }
 
 AYT_CROSSES_FIBERS void* native_call(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
-  fiber::arrived_native(w);
-  if (the_config.hooks.user_mode) the_config.hooks.user_mode(false);
-  if (is_out_of_stack(w.current)) [[unlikely]]
-    the_config.hooks.out_of_stack(w.current, w.current->sp);
-  if (keeps_too_many(w)) [[unlikely]]
-    spill(w);
+  native::enter(w);
   w.call(w.argument);
   if (the_config.hooks.user_mode) the_config.hooks.user_mode(true);
   fiber::leave_native(w, false);
@@ -657,11 +622,7 @@ AYT_CROSSES_FIBERS void* child_main(void* argument) {
   end_current();
 }
 
-bool on_user_thread() noexcept {
-  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  return here - reinterpret_cast<std::uintptr_t>(the_config.stacks) <
-         std::uintptr_t{the_config.thread_count} * the_config.stack_bytes;
-}
+bool on_user_thread() noexcept { return on_user_stack(); }
 
 Worker& worker_of(int number) noexcept { return mine().worker[number]; }
 
@@ -722,7 +683,9 @@ void make_ready(Descriptor* d, bool released) noexcept {
   ring(home);
 }
 
-void* schedule(Worker& w) noexcept {
+void* schedule(Worker& w) noexcept { return native::schedule(w); }
+
+void* native::schedule_slowly(Worker& w) noexcept {
   w.current = nullptr;
   std::int64_t idle_since = 0;
   for (std::uint32_t misses = 0;; ++misses) {
@@ -922,12 +885,8 @@ void end_thread() noexcept { end_current(); }
 void yield() noexcept {
   Worker* const w = current_worker();
   // Every now and then the others have their turn: who begins, who was woken from elsewhere, what has arrived.
-  const bool others =
-      ((w->takes + 1) & kQueuesMask) == 0 || has_timers() || finished() || the_config.hooks.moved != nullptr;
-  if (fiber::kActive || others || !w->deque.looks_empty()) return on_native(&op_yield, nullptr);
-  Descriptor* const next = w->ring.pop();
+  Descriptor* const next = fiber::kActive ? nullptr : take_next(*w, kQueuesMask);
   if (!next) return on_native(&op_yield, nullptr);
-  ++w->takes;
   if (next->needs_acquire || next->fault_frame) return on_native(&op_resume_other, next);
   Descriptor* const self = w->current;
   save_private(*w, self);
@@ -960,8 +919,7 @@ void add_timer(Descriptor* d, std::int64_t when_ns, bool (*expired)(Descriptor*,
   State& s = state();
   s.timers_lock.lock();
   s.timers.push_back({when_ns, d, expired, tag});
-  if (when_ns < s.next_timer_ns.load(std::memory_order_relaxed))
-    s.next_timer_ns.store(when_ns, std::memory_order_relaxed);
+  if (when_ns < next_timer_ns.load(std::memory_order_relaxed)) next_timer_ns.store(when_ns, std::memory_order_relaxed);
   s.timers_lock.unlock();
 }
 

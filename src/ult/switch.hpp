@@ -14,6 +14,7 @@ extern "C" {
 void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument) noexcept;
 void ayt_switch_next(ayatori::detail::Descriptor* self, ayatori::detail::Descriptor* next,
                      ayatori::ult::Worker* worker) noexcept;
+void ayt_call_native(void (*f)(void*), void* argument, void** save, void* native_sp) noexcept;
 void ayt_thread_entry();
 extern __thread ayatori::ult::Worker* ayt_worker __attribute__((tls_model("initial-exec")));
 }

@@ -136,6 +136,58 @@ ayt_switch_next:
         .cfi_endproc
         .size   ayt_switch_next, . - ayt_switch_next
 
+// void ayt_call_native(void (*f)(void*), void* argument, void** save, void* native_sp)
+// Saves the caller's context in *save, where others look at it meanwhile, calls f(argument) on the stack at native_sp (16-byte
+// aligned) and comes back: what f preserves need not be restored.
+        .globl  ayt_call_native
+        .hidden ayt_call_native
+        .type   ayt_call_native, @function
+        .p2align 4
+ayt_call_native:
+        .cfi_startproc
+        pushq   %rbp
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbp, 0
+        pushq   %rbx
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbx, 0
+        pushq   %r12
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r12, 0
+        pushq   %r13
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r13, 0
+        pushq   %r14
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r14, 0
+        pushq   %r15
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r15, 0
+        movq    %rsp, (%rdx)
+        movq    %rsp, %rbx
+        movq    %rcx, %rsp
+        movq    %rdi, %rax
+        movq    %rsi, %rdi
+        xorl    %ebp, %ebp              // frame-pointer walks end here
+        .cfi_remember_state
+        .cfi_undefined rip              // the bottom of the stack at native_sp
+        call    *%rax
+        .cfi_restore_state
+        movq    %rbx, %rsp
+        movq    32(%rsp), %rbx
+        movq    40(%rsp), %rbp
+        addq    $48, %rsp
+        .cfi_adjust_cfa_offset -48
+        .cfi_restore r15
+        .cfi_restore r14
+        .cfi_restore r13
+        .cfi_restore r12
+        .cfi_restore rbx
+        .cfi_restore rbp
+        ret
+        .cfi_endproc
+        .size   ayt_call_native, . - ayt_call_native
+
 // First return address of a thread that is started by resuming it: its frame holds the function in rbx and the argument
 // in r12. The function does not return.
         .globl  ayt_thread_entry

@@ -66,5 +66,6 @@ void cancel_join(void);
 void cancel_states(void);
 void cancel_cleanup(void);
 void cancel_errors(void);
+void waits_all_at_once(void);
 
 #endif

@@ -44,6 +44,7 @@ static const struct {
     {"cancel_states", cancel_states},
     {"cancel_cleanup", cancel_cleanup},
     {"cancel_errors", cancel_errors},
+    {"waits_all_at_once", waits_all_at_once},
 };
 enum { kCount = sizeof kCases / sizeof kCases[0] };
 
