@@ -80,13 +80,31 @@ void create_native(void* argument) {
   else if (pool.used + 1 < kObjects)
     c.made = ++pool.used;
   pool.lock.unlock();
+  if (c.made == 0) return;
+  Object& o = state.objects[c.made];
+  o.guard.lock();  // a timer, or who cancels, may still look for a waiter in what this was before
+  set_kind(o, c.kind);
+  o.waiters = {};
+  o.leaving = {};
+  o.word.store(c.kind == Kind::kCondition ? 0 : last(self()), std::memory_order_relaxed);  // published with the handle
+  o.expected = o.arrived = 0;
+  o.arrived_processes = 0;
+  o.completing = false;
+  o.users = 0;
+  o.phase.store(0, std::memory_order_relaxed);
+  o.type = 0;
+  o.depth.store(0, std::memory_order_relaxed);
+  o.owner.store(0, std::memory_order_relaxed);
+  o.guard.unlock();
 }
 
 void destroy_native(void* argument) {
   const std::uint32_t h = index_of(reinterpret_cast<std::uintptr_t>(argument));
   Pool& pool = *state.pool;
+  state.objects[h].guard.lock();  // as in create_native
+  set_kind(state.objects[h], Kind::kFree);
+  state.objects[h].guard.unlock();
   pool.lock.lock();
-  state.objects[h].kind = Kind::kFree;
   state.objects[h].next_free = pool.free_head;
   pool.free_head = h;
   pool.lock.unlock();
@@ -136,23 +154,23 @@ int try_take(Object& o, std::uint64_t holder) {
 bool leave_mutex(Object& o, Descriptor* d, std::uint64_t sequence) {
   std::uint64_t w = o.word.load(std::memory_order_acquire);  // pairs with the stores that end a guard
   if (!guard_mutex(o, w, kWaiters | kGuarded)) return false;
-  const bool waits = d->wait_sequence == sequence && d->wait_condition == &o && o.waiters.remove(d);
+  const bool waits = is_wait(d, sequence) && waits_for(d) == &o && o.waiters.remove(d);
   o.word.store(o.waiters.empty() ? w & ~kWaiters : w, std::memory_order_release);  // pairs with guard_mutex()
   return waits;
 }
 bool leave_semaphore(Object& o, Descriptor* d, std::uint64_t sequence) {
   o.guard.lock();
-  const bool waits = d->wait_sequence == sequence && d->wait_condition == &o && o.waiters.remove(d);
+  const bool waits = is_wait(d, sequence) && waits_for(d) == &o && o.waiters.remove(d);
   o.guard.unlock();
   return waits;
 }
 
 // The timer of d's wait number `sequence` for a mutex or a semaphore (Y5).
 bool wait_timed_out(Descriptor* d, std::uint64_t sequence) {
-  auto* const o = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
+  Object* const o = waits_for(d);
   if (!o) return false;
   // What became of another kind meanwhile is not where d waits.
-  const bool waits = o->kind == Kind::kMutex ? leave_mutex(*o, d, sequence) : leave_semaphore(*o, d, sequence);
+  const bool waits = kind_of(*o) == Kind::kMutex ? leave_mutex(*o, d, sequence) : leave_semaphore(*o, d, sequence);
   if (waits) {
     d->timed_out = true;
     ult::make_ready(d, true);
@@ -173,8 +191,7 @@ bool refuses(Object& o, Descriptor* d) {
 [[gnu::always_inline]] inline void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadline_ns) {
   d->state = why;
   d->wait_object = &o;
-  d->wait_condition = &o;
-  ++d->wait_sequence;
+  begin_wait(o, d);
   d->deadline_ns = deadline_ns;
   if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, wait_timed_out, d->wait_sequence);
   o.waiters.push(d);
@@ -275,10 +292,10 @@ bool seems_awaited(const Object& condition) { return condition.word.load(std::me
 
 // The timer of d's wait number `sequence`. A timer that outlived its wait finds another number, or d in no list.
 bool timed_out(Descriptor* d, std::uint64_t sequence) {
-  auto* const condition = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
-  if (!condition || condition->kind == Kind::kMutex) return false;  // it has been notified, and waits for the mutex
+  Object* const condition = waits_for(d);
+  if (!condition || kind_of(*condition) == Kind::kMutex) return false;  // it has been notified, and waits for the mutex
   condition->guard.lock();
-  const bool waits = d->wait_sequence == sequence && condition->waiters.remove(d);
+  const bool waits = is_wait(d, sequence) && condition->waiters.remove(d);
   if (waits) note_waiters(*condition);
   condition->guard.unlock();
   if (waits) {
@@ -288,14 +305,15 @@ bool timed_out(Descriptor* d, std::uint64_t sequence) {
   return false;  // made ready by relock or by the notifier
 }
 
-// False: it is cancelled, and does not wait.
-bool enlist(Object& condition, Descriptor* d) {
+// False: it is cancelled, and does not wait. Once the guard is left somebody may notify `d`, also without its mutex: then it
+// waits for that, which is another wait.
+bool enlist(Object& condition, Descriptor* d, std::int64_t deadline_ns) {
   condition.guard.lock();
   const bool waits = !refuses(condition, d);
   if (waits) {
-    d->wait_condition = &condition;
-    ++d->wait_sequence;
+    begin_wait(condition, d);
     d->timed_out = false;
+    if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, timed_out, d->wait_sequence);
     condition.waiters.push(d);
     note_waiters(condition);
   }
@@ -322,10 +340,7 @@ void* op_condition_wait(Worker& w, Descriptor* self_, void* argument) {
   const std::int64_t deadline = self_->deadline_ns;
   self_->state = ThreadState::kWaiting;
   self_->wait_object = &condition;
-  const bool timed = deadline != INT64_MAX;
-  if (!enlist(condition, self_)) return ult::resume_here(w, self_);
-  // The mutex is still held: nobody who notifies under it can be earlier than the timer.
-  if (timed) ult::add_timer(self_, deadline, timed_out, self_->wait_sequence);
+  if (!enlist(condition, self_, deadline)) return ult::resume_here(w, self_);
   unlock_for(mutex, ult::config().process);
   return ult::native::schedule(w);
 }
@@ -551,19 +566,6 @@ Handle create(Kind kind) {
   call_native(&create_native, &creation);
   const std::uint32_t h = creation.made;
   if (h == 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "ayatori");
-  Object& o = state.objects[h];
-  o.kind = kind;
-  o.waiters = {};
-  o.leaving = {};
-  o.word.store(kind == Kind::kCondition ? 0 : last(self()), std::memory_order_relaxed);  // published with the handle
-  o.expected = o.arrived = 0;
-  o.arrived_processes = 0;
-  o.completing = false;
-  o.users = 0;
-  o.phase.store(0, std::memory_order_relaxed);
-  o.type = 0;
-  o.depth.store(0, std::memory_order_relaxed);
-  o.owner.store(0, std::memory_order_relaxed);
   return gas::apart() ? h | static_cast<Handle>(self()) << kHolderShift : h;
 }
 
@@ -700,8 +702,7 @@ bool condition_wait(Handle c, Handle m, std::int64_t deadline_ns) {
   }
   Descriptor* d = os_descriptor();
   d->wait_value = m;
-  enlist(condition, d);
-  if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, timed_out, d->wait_sequence);
+  enlist(condition, d, deadline_ns);
   mutex_unlock(m);
   os_block(d);
   if (processes() > 1) take();
@@ -932,8 +933,7 @@ std::uint64_t serve(const Call& call) {
       Descriptor* d = waiter();
       if (self() == 0) c.other = local_handle(c.other);
       d->wait_value = c.other;
-      enlist(object(c.object, Kind::kCondition), d);
-      if (deadline != kForEver) ult::add_timer(d, deadline, timed_out, d->wait_sequence);
+      enlist(object(c.object, Kind::kCondition), d, deadline);
       unlock_for(c.other, c.actor);
       break;
     }

@@ -89,6 +89,24 @@ inline Object& object(Handle h, Kind kind) {
   return state.objects[index_of(h)];
 }
 
+// The number of a thread's wait and what it waits for are written under the guard of that. Timers and those who cancel do
+// not know yet whose guard that is, and look before: relaxed, as it counts only once d is found in the object's list under
+// its guard, where these were written before d came to the list. Objects stay mapped, whatever d does meanwhile.
+inline void begin_wait(Object& o, Descriptor* d) noexcept {
+  std::atomic_ref(d->wait_condition).store(&o, std::memory_order_relaxed);
+  std::atomic_ref(d->wait_sequence).store(d->wait_sequence + 1, std::memory_order_relaxed);
+}
+inline Object* waits_for(Descriptor* d) noexcept {
+  return static_cast<Object*>(std::atomic_ref(d->wait_condition).load(std::memory_order_relaxed));
+}
+inline bool is_wait(Descriptor* d, std::uint64_t sequence) noexcept {
+  return std::atomic_ref(d->wait_sequence).load(std::memory_order_relaxed) == sequence;
+}
+
+// Read by timers and who cancels, which may find what an object has become since.
+inline Kind kind_of(Object& o) noexcept { return std::atomic_ref(o.kind).load(std::memory_order_relaxed); }
+inline void set_kind(Object& o, Kind kind) noexcept { std::atomic_ref(o.kind).store(kind, std::memory_order_relaxed); }
+
 Handle create(Kind kind);
 // Everything written at `processes` before is at its owner, and this process looks again (Y2). As give and take: native stack.
 void see_all(std::uint64_t processes);

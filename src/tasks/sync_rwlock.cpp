@@ -78,10 +78,10 @@ void resume(Granted g) {
 }
 
 bool rw_timed_out(Descriptor* d, std::uint64_t sequence) {
-  auto* const o = static_cast<Object*>(d->wait_condition);  // objects stay mapped, whatever d does meanwhile
-  if (!o || o->kind != Kind::kRwLock) return false;         // another kind of wait, whose guard may be another one (Y7)
+  Object* const o = waits_for(d);
+  if (!o || kind_of(*o) != Kind::kRwLock) return false;  // another kind of wait, whose guard may be another one (Y7)
   o->guard.lock();
-  const bool waits = d->wait_sequence == sequence && d->wait_condition == o && o->waiters.remove(d);
+  const bool waits = is_wait(d, sequence) && waits_for(d) == o && o->waiters.remove(d);
   const Granted behind = waits ? grant(*o) : Granted{};  // readers that it held up
   o->guard.unlock();
   resume(behind);
@@ -106,8 +106,7 @@ Outcome take_or_wait(Object& o, Descriptor* d, bool may_wait, std::uint64_t* fro
   } else if (outcome == Outcome::kWaits && may_wait) {
     d->state = ThreadState::kLocking;
     d->wait_object = &o;
-    d->wait_condition = &o;
-    ++d->wait_sequence;
+    begin_wait(o, d);
     if (d->deadline_ns != kForEver) ult::add_timer(d, d->deadline_ns, rw_timed_out, d->wait_sequence);
     o.waiters.push(d);
   }

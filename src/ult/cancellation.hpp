@@ -35,7 +35,9 @@ inline bool is_cancelled(std::uint64_t word) noexcept {
 
 // Of the thread about to wait at what it has stored (seq_cst) as its wait_condition or wait_object (X2).
 inline bool refuses_to_wait(const Descriptor* d) noexcept {
-  return d->cancel_point.load(std::memory_order_relaxed) && is_cancelled(d->cancel.load(std::memory_order_seq_cst));
+  if (!d->cancel_point.load(std::memory_order_relaxed)) return false;
+  const std::uint64_t word = d->cancel.load(std::memory_order_seq_cst);
+  return is_cancelled(word) && word >> kCancelBits == d->generation;  // X1: not what the last thread here left
 }
 
 // X1. Returns the word with the request in it; without kCancellable nothing was changed.

@@ -324,3 +324,48 @@ void cancel_errors(void) {
   }
   end(s);
 }
+
+struct heir {
+  struct shared* s;
+  uint32_t slot; /* the lower half of its number */
+  int done;
+};
+static void* post_later(void* argument) {
+  struct shared* s = argument;
+  ayatori_thread_yield();
+  CHECK(ayatori_sem_post(&s->sem) == 0);
+  return s;
+}
+static void inherit(void* argument) {
+  struct heir* h = argument;
+  struct shared* s = h->s;
+  ayatori_thread_t thread;
+  void* result = NULL;
+  h->slot = (uint32_t)ayatori_thread_self();
+  CHECK(ayatori_thread_create(&thread, NULL, take_unit, s) == 0);
+  CHECK(ayatori_sem_post(&s->sem) == 0);
+  CHECK(ayatori_thread_join(thread, &result) == 0 && result == s);
+  CHECK(ayatori_thread_create(&thread, NULL, post_later, s) == 0);
+  CHECK(ayatori_sem_wait(&s->sem) == 0);
+  CHECK(ayatori_thread_join(thread, &result) == 0 && result == s);
+  h->done = 1;
+}
+
+/* Who was cancelled after it had ended leaves nothing to a thread of C++ that has its place, and waits by this interface. */
+void cancel_ends_with_its_thread(void) {
+  int met = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    struct shared* s = make();
+    ayatori_thread_t thread;
+    void* result = NULL;
+    CHECK(ayatori_thread_create(&thread, NULL, nothing, s) == 0);
+    CHECK(ayatori_thread_cancel(thread) == 0);
+    CHECK(ayatori_thread_join(thread, &result) == 0 && result == s);
+    struct heir heir = {s, 0, 0};
+    in_cxx_thread(inherit, &heir);
+    CHECK(heir.done == 1);
+    met += heir.slot == (uint32_t)thread;
+    end(s);
+  }
+  if (process_count() == 1 && worker_count() == 1) CHECK(met > 0);
+}

@@ -18,6 +18,7 @@ void migrate(void);      /* returns on another process, if there is one; called 
 void failed(const char* file, int line, const char* what);
 int failures(void);
 /* Calls exit_now(result) below a frame with a C++ object whose destructor sets *destroyed. */
+void in_cxx_thread(void (*f)(void*), void* argument); /* returns when that has ended */
 void below_an_object(void (*exit_now)(void*), void* result, int* destroyed);
 void note(int n); /* a sum that all processes add to */
 int noted(void);
@@ -67,5 +68,6 @@ void cancel_states(void);
 void cancel_cleanup(void);
 void cancel_errors(void);
 void waits_all_at_once(void);
+void cancel_ends_with_its_thread(void);
 
 #endif

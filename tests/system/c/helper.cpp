@@ -63,6 +63,10 @@ int failures() { return counts->failures.load(); }
 void note(int n) { counts->noted.fetch_add(n); }
 int noted() { return counts->noted.load(); }
 
+void in_cxx_thread(void (*f)(void*), void* argument) {
+  ayatori::thread([f, argument] { f(argument); }).join();
+}
+
 void below_an_object(void (*exit_now)(void*), void* result, int* destroyed) {
   const Object object{destroyed};
   exit_now(result);

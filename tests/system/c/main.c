@@ -45,6 +45,7 @@ static const struct {
     {"cancel_cleanup", cancel_cleanup},
     {"cancel_errors", cancel_errors},
     {"waits_all_at_once", waits_all_at_once},
+    {"cancel_ends_with_its_thread", cancel_ends_with_its_thread},
 };
 enum { kCount = sizeof kCases / sizeof kCases[0] };
 
