@@ -519,9 +519,10 @@ class Coherence {
   void map_owned(int p, PageIndex page, SlotIndex slot) {
     ProcessState& s = process(p);
     if (slot != gas::kNoSlot) {
-      // Stacks grow down: a few pages below come along.
+      // Stacks grow down: a few pages below come along, but not with the topmost, which is all that most threads need.
       const PageIndex low = env_.slot_first(slot) + static_cast<PageIndex>(env_.guard_pages());
-      const PageIndex first = page >= low + 3 ? page - 3 : std::min(low, page);
+      const bool topmost = page + 1 == env_.slot_first(slot) + env_.slot_pages();
+      const PageIndex first = topmost ? page : page >= low + 3 ? page - 3 : std::min(low, page);
       env_.map_write(p, first, page - first + 1);
       return;
     }

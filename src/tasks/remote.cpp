@@ -264,10 +264,14 @@ net::Bytes on_start(void*, net::ProcessId caller, std::span<const std::byte> arg
   return move_out(&d, caller);
 }
 
+struct Want {  // the argument of kSpare
+  std::uint32_t count, surplus;
+};
+
 net::Bytes on_spare(void*, net::ProcessId caller, std::span<const std::byte> argument) {
-  const auto count = read_as<std::uint32_t>(argument);
+  const auto want = read_as<Want>(argument);
   net::Bytes slots;
-  for (Descriptor* d = own_spare_threads(count); d;) {
+  for (Descriptor* d = want.surplus != 0 ? own_surplus_threads(want.count) : own_spare_threads(want.count); d;) {
     Descriptor* const next = d->next;
     const Spare spare{d->slot, dsm::remote()->give_dead_slot(d->slot, caller), d->generation, d->wait_sequence};
     d->join.move_out();
@@ -776,8 +780,8 @@ CThreads c_threads(int process) {
   return c_threads_call().sums;  // call_native does not switch threads
 }
 
-Descriptor* spare_threads(int process, std::uint32_t count) {
-  const net::Bytes slots = call(process, kSpare, bytes_of(count));
+Descriptor* spare_threads(int process, std::uint32_t count, bool surplus) {
+  const net::Bytes slots = call(process, kSpare, bytes_of(Want{count, surplus ? 1u : 0u}));
   Descriptor* list = nullptr;
   for (std::size_t at = 0; at + sizeof(Spare) <= slots.size(); at += sizeof(Spare)) {
     const auto spare = read_as<Spare>(std::span(slots).subspan(at));

@@ -65,9 +65,9 @@ struct CThreads {
 };
 CThreads c_threads(int process);  // any stack
 
-// Free threads whose stacks that process held, `count` at most, linked through next; this process holds them now. Null: it
-// has none. Native stack.
-ult::Descriptor* spare_threads(int process, std::uint32_t count);
+// Free threads whose stacks that process held, `count` at most, linked through next; this process holds them now. `surplus`: of
+// those that it has too many of. Null: it has none. Native stack.
+ult::Descriptor* spare_threads(int process, std::uint32_t count, bool surplus);
 // For runtime.cpp, before the run: how ult and the heap reach other processes.
 void set_hooks(ult::Hooks& hooks);
 void set_heap_hooks(gas::heap::Hooks& hooks);

@@ -41,10 +41,15 @@ namespace boot = net::bootstrap;
 
 constexpr std::int64_t kLeaveNs = 2 * base::kNsPerSecond;  // members wait for each other at the end
 
+// Who has more spare stacks than this, has too many: they are taken rather than fresh ones. What was allocated here and ended
+// there comes back, or a process that places threads elsewhere, or whose threads are stolen, would need new stacks for ever.
+constexpr std::uint32_t kSurplus = 512;
+
 // In memory mapped by all.
 struct Shared {
   std::atomic<std::uint32_t> finished{0};
-  std::atomic<std::uint32_t> overflowed{0};  // threads
+  std::atomic<std::uint32_t> overflowed{0};   // threads
+  std::atomic<std::uint32_t> stacks_left{0};  // with memory at a process that does not hold them; a number alone
 };
 
 // Private to the process but for what the pointers lead to.
@@ -52,12 +57,16 @@ struct State {
   Shared* shared = nullptr;
   ProcessQueues* queues[gas::kMaxProcesses] = {};
   Descriptor* threads = nullptr;
+  std::uint8_t* left_memory = nullptr;  // a slot each: counted in stacks_left; written by who takes the free stack
   std::atomic<Descriptor*>* rings[gas::kMaxProcesses] = {};
   std::uint64_t ring_capacity = 0;
   std::optional<RealFences> fences;
   int self = 0, processes = 1, workers = 1;
   void (*worker_enters)(int worker) = nullptr;  // Constant after attach().
   Root root = {};
+  // Numbers alone; surplus_apart(), any_apart().
+  std::atomic<std::uint32_t> ask_at{2 * kSurplus};
+  std::atomic<std::int64_t> asked_ns{0};
   std::atomic<bool> running{false};
   std::atomic<bool> left{false};
 };
@@ -159,8 +168,8 @@ Descriptor* fresh_threads(int process, std::uint32_t count) {
   return list;
 }
 
-// Up to `count` free stacks of another process that are in no worker's list.
-Descriptor* spare_threads(int process, std::uint32_t count) {
+// Up to `count` free stacks of a process that are in no worker's list, of those beyond `leave`.
+Descriptor* spare_threads(int process, std::uint32_t count, std::uint32_t leave) {
   ProcessQueues& q = *state().queues[process];
   if (q.spare_count == 0 && !q.freed.load(std::memory_order_relaxed)) return nullptr;  // a hint
   Descriptor* list = nullptr;
@@ -173,7 +182,7 @@ Descriptor* spare_threads(int process, std::uint32_t count) {
     ++q.spare_count;
     d = next;
   }
-  for (; count > 0 && q.spare_threads; --count) {
+  for (; count > 0 && q.spare_count > leave; --count) {
     Descriptor* d = q.spare_threads;
     q.spare_threads = d->next;
     --q.spare_count;
@@ -182,6 +191,22 @@ Descriptor* spare_threads(int process, std::uint32_t count) {
   }
   q.slots_lock.unlock();
   return list;
+}
+
+// Memory of so many stacks stays at processes that held them before, which may get them again; that of others is given back.
+constexpr std::uint32_t kLeftStacks = 4096;
+
+// Of the stack of a free thread that `from` has held.
+void free_memory_left(const Descriptor* d, int from) {
+  const State& s = state();
+  if (s.left_memory[d->slot] != 0) return;
+  std::atomic<std::uint32_t>& left = s.shared->stacks_left;
+  if (left.load(std::memory_order_relaxed) < kLeftStacks) {
+    left.fetch_add(1, std::memory_order_relaxed);
+    s.left_memory[d->slot] = 1;
+  } else {
+    gas::punch(from, gas::slot_first(d->slot), gas::layout().slot_pages);
+  }
 }
 
 // The stack of a free thread changes hands.
@@ -196,20 +221,76 @@ void take_over(const Descriptor* d, int from) {
   first.unlock();
 }
 
-// The process's own fresh stacks first, then what others gave back, then what others never used.
+// What find(process) gives, of the first other process that has some; `used`: they may have memory there.
+template <class F>
+Descriptor* of_others(bool used, F&& find) {
+  const State& s = state();
+  for (int step = 1; step < s.processes; ++step) {
+    const int other = (s.self + step) % s.processes;
+    Descriptor* const list = find(other);
+    for (Descriptor* d = list; d; d = d->next) {
+      if (used) free_memory_left(d, other);
+      take_over(d, other);
+    }
+    if (list) return list;
+  }
+  return nullptr;
+}
+
+// Where processes share no memory they are asked, which takes a while: for what they have too many of whenever an eighth more
+// fresh stacks are in use than at the last time in vain; and for any not more often than each millisecond.
+template <class F>
+Descriptor* asked_of_others(F&& ask) {
+  const State& s = state();
+  for (int step = 1; step < s.processes; ++step)
+    if (Descriptor* const list = ask((s.self + step) % s.processes)) return list;
+  return nullptr;
+}
+Descriptor* surplus_apart(std::uint32_t count) {
+  State& s = state();
+  const std::uint32_t used =
+      std::atomic_ref(s.queues[s.self]->next_fresh_slot).load(std::memory_order_relaxed);  // a hint
+  if (used < s.ask_at.load(std::memory_order_relaxed)) return nullptr;
+  Descriptor* const list = asked_of_others([count](int p) { return remote::spare_threads(p, count, true); });
+  if (!list) s.ask_at.store(used + used / 8, std::memory_order_relaxed);
+  return list;
+}
+Descriptor* any_apart(std::uint32_t count) {
+  State& s = state();
+  if (base::real_now_ns() - s.asked_ns.load(std::memory_order_relaxed) < base::kNsPerMs) return nullptr;
+  Descriptor* const list = asked_of_others([count](int p) { return remote::spare_threads(p, count, false); });
+  if (!list) s.asked_ns.store(base::real_now_ns(), std::memory_order_relaxed);
+  return list;
+}
+
+// The topmost page of each, which its thread is about to use, without a fault. Not with mprotect, which maps whole stacks: who
+// leaves his own downwards is to be found on one that nobody uses.
+void map_tops(const Descriptor* list) {
+  if (state().processes == 1 || gas::apart() || !list || std::strcmp(dsm::engine().name, "uffd") != 0) return;
+  base::SharedLock& lock = dsm::protocol().process(state().self).lock;
+  lock.lock();
+  for (const Descriptor* d = list; d; d = d->next) dsm::engine().map_write(gas::slot_first(d->slot + 1) - 1, 1);
+  lock.unlock();
+}
+
+// What others have too many of first, then the process's own fresh stacks, then what others gave back, then what others never
+// used.
 Descriptor* more_threads(std::uint32_t count) {
   State& s = state();
-  Descriptor* list = fresh_threads(s.self, count);
-  for (int step = 1; remote::active() && step < s.processes && !list; ++step)
-    list = remote::spare_threads((s.self + step) % s.processes, count);
-  for (const auto find : {spare_threads, fresh_threads})
-    for (int step = 1; !remote::active() && step < s.processes && !list; ++step) {
-      const int other = (s.self + step) % s.processes;
-      list = find(other, count);
-      for (Descriptor* d = list; d; d = d->next) take_over(d, other);
-    }
+  Descriptor* list = nullptr;
+  if (remote::active()) {
+    list = surplus_apart(count);
+    if (!list) list = fresh_threads(s.self, count);
+    if (!list) list = any_apart(count);
+  } else {
+    list = of_others(true, [count](int other) { return spare_threads(other, count, kSurplus); });
+    if (!list) list = fresh_threads(s.self, count);
+    if (!list) list = of_others(true, [count](int other) { return spare_threads(other, count, 0); });
+    if (!list) list = of_others(false, [count](int other) { return fresh_threads(other, count); });
+  }
   for (Descriptor* d = list; d; d = d->next)
     dsm::engine().guard(gas::slot_first(d->slot), dsm::kGuardPages, gas::layout().slot_pages);
+  map_tops(list);
   return list;
 }
 
@@ -303,9 +384,11 @@ int random_other_process(Worker& w) noexcept {
 }
 
 Descriptor* own_spare_threads(std::uint32_t count) {
-  Descriptor* const list = spare_threads(state().self, count);
+  Descriptor* const list = spare_threads(state().self, count, 0);
   return list ? list : fresh_threads(state().self, count);
 }
+
+Descriptor* own_surplus_threads(std::uint32_t count) { return spare_threads(state().self, count, kSurplus); }
 
 void finish_here() noexcept {
   state().shared->finished.store(1, std::memory_order_seq_cst);
@@ -326,6 +409,7 @@ void reserve(int processes) {
   s.shared = new (gas::shared_map(sizeof(Shared), "the job's state")) Shared;
   const gas::Layout& l = gas::layout();
   s.threads = static_cast<Descriptor*>(gas::shared_map(sizeof(Descriptor) * l.slots, "thread descriptors"));
+  s.left_memory = static_cast<std::uint8_t*>(gas::shared_map(l.slots, "notes on stacks"));
   s.ring_capacity = 64;
   while (s.ring_capacity < l.slots) s.ring_capacity *= 2;
   for (int p = 0; p < processes; ++p) {

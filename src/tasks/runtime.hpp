@@ -59,6 +59,7 @@ StatsRow worker_stats() noexcept;  // sums over this process's workers
 int random_other_process(ult::Worker& w) noexcept;
 std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept;
 ult::Descriptor* own_spare_threads(std::uint32_t count);
+ult::Descriptor* own_surplus_threads(std::uint32_t count);  // of those that this process has too many of
 void finish_here() noexcept;
 
 // Runs f(argument) on the native stack when on a user-level thread, at once elsewhere.

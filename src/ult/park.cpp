@@ -93,8 +93,8 @@ void* new_buffer() {
 void* op_park(Worker& w, Descriptor* self, void*) {
   self->state = ThreadState::kFaulting;
   self->fault_frame = w.park_buffer;
-  self->fault_bytes = w.park_bytes;
-  self->fault_offset = w.park_offset;
+  self->fault_bytes = static_cast<std::uint32_t>(w.park_bytes);
+  self->fault_offset = static_cast<std::uint32_t>(w.park_offset);
   ++self->pins;  // P3
   const auto parked = w.parked;
   void* const argument = w.parked_argument;

@@ -67,9 +67,13 @@ struct alignas(128) Descriptor {
   bool has_values;      // Hooks::thread_ends wants to know of its end
   bool root;            // the first thread: its end is the job's
   // Down to here what forks and ends write: one pair of cache lines.
-  bool proxy_os;               // of a proxy: which of the two proxy_index is
-  std::uint32_t proxy_index;   // the waiter's stack slot, or the number of its OS thread's descriptor
-  std::int32_t proxy_process;  // where it waits
+  bool proxy_os;                   // of a proxy: which of the two proxy_index is
+  bool barrier_last;               // it was the last to arrive
+  bool shares;                     // of a read-write lock's waiter: for reading
+  std::atomic<bool> cancel_point;  // its wait ends when it is cancelled, with timed_out. Written before it waits
+  std::uint32_t proxy_index;       // the waiter's stack slot, or the number of its OS thread's descriptor
+  std::int32_t proxy_process;      // where it waits
+  std::int32_t ran_on;             // for Hooks::moved: kMaxWorkers * process + worker where it was suspended
   std::uint64_t joined;  // of a joiner whose child another process held: how it ended (a done word), until it was taken
   void* joined_error;
   void* joined_result;
@@ -79,18 +83,15 @@ struct alignas(128) Descriptor {
   std::uint64_t wait_value;
   void* wait_condition;
   std::uint64_t wait_sequence;        // number of its waits so far; written under the condition's guard
-  bool barrier_last;                  // it was the last to arrive
-  bool shares;                        // of a read-write lock's waiter: for reading
   std::int64_t deadline_ns;           // of a sleep or timed wait
   std::atomic<std::uint64_t> cancel;  // cancellation.hpp
-  std::atomic<bool> cancel_point;     // its wait ends when it is cancelled, with timed_out. Written before it waits
-  std::int32_t ran_on;                // for Hooks::moved: kMaxWorkers * process + worker where it was suspended
   void* cleanup;                      // newest cleanup handler of the C interface, on its stack
   void* sanitizer;                    // fiber.hpp
   void* fault_frame;                  // park.hpp: suspended in a fault; memory of its process
-  std::size_t fault_bytes, fault_offset;
+  std::uint32_t fault_bytes, fault_offset;
 };
 static_assert(offsetof(Descriptor, root) < 128);
+static_assert(sizeof(Descriptor) <= 256);  // each thread that waits needs it (tests/perf/parked_threads.cpp)
 
 }  // namespace ayatori::detail
 
@@ -214,6 +215,10 @@ struct alignas(64) Worker {
   std::size_t os_bytes = 0;
   WorkerCounters counters = {};
   RunRing<Descriptor> ring;  // anybody takes
+
+  // Owner only: of the last fork in vain.
+  std::uint64_t starved_seen = 0;  // what others had
+  std::int64_t patience_ns = 0, patient_ns = 0;
 };
 
 inline constexpr int kMaxWorkers = 256;

@@ -110,7 +110,7 @@ class Job:
         thread.sp = self.field(raw, "sp", "Q")
         thread.fault = self.field(raw, "fault_frame", "Q")
         if thread.fault:
-            thread.fault += self.field(raw, "fault_offset", "Q") + 8
+            thread.fault += self.field(raw, "fault_offset", "I") + 8
         thread.invoke = self.field(raw, "invoke", "Q")
         return thread
 

@@ -2,9 +2,10 @@
 // The uffd engine: the user view is registered with a userfaultfd that answers faults by SIGBUS, so that protection
 // lives in page tables and never splits a mapping. Called by the coherence core under the process lock (engine.hpp).
 //
-// U1. A page is mapped by UFFDIO_CONTINUE only, from the page cache of the memfd. Where that does not hold the page yet,
-//     populate() makes it by READING the system view (a read-modify-write would lose a peer's concurrent merge, P8); what
-//     was fetched is there already, so CONTINUE is tried first.
+// U1. A page is mapped by UFFDIO_CONTINUE, from the page cache of the memfd. Where that does not hold the page yet, it is
+//     made by UFFDIO_ZEROPAGE if it is to be writable, which maps it in the user view alone (no page table of the system
+//     view) and fails where a peer has made it meanwhile; else by populate(), which READS the system view. (A
+//     read-modify-write would lose a peer's concurrent merge, P8.) What was fetched is there already, so CONTINUE is first.
 // U2. Read-only pages are mapped with the write-protect bit, their first write is a SIGBUS like a miss.
 // U3. zap leaves write-protect markers behind; CONTINUE overrides them.
 // U4. With one process nothing is registered but, where the kernel lacks lightweight guards, the stacks (WP only).
@@ -64,6 +65,15 @@ void populate(gas::PageIndex first, std::size_t pages) {
   }
 }
 
+// Makes memory for the first pages of [at, end) that have none, and maps them writable. Returns how many bytes; 0: the first
+// has memory, or will have it by other means.
+__u64 zero_range(__u64 at, __u64 end) {
+  uffdio_zeropage arg{};
+  arg.range = {at, end - at};
+  if (ioctl(uffd.fd, UFFDIO_ZEROPAGE, &arg) == 0) return end - at;
+  return arg.zeropage > 0 ? static_cast<__u64>(arg.zeropage) : 0;
+}
+
 // Maps what is not mapped yet. Returns whether some page already was.
 bool continue_range(gas::PageIndex first, std::size_t pages, __u64 mode) {
   bool met_mapped = false;
@@ -86,6 +96,11 @@ bool continue_range(gas::PageIndex first, std::size_t pages, __u64 mode) {
         at += gas::kPageBytes;
         break;
       case EFAULT: {  // a page that has no memory; the second time: somebody gave it back meanwhile
+        if (mode == 0) {
+          const __u64 made = zero_range(at, end);
+          at += made;
+          if (made != 0) break;
+        }
         AYT_CHECK(++holes < kMaxHoles, "cannot back the page at {:#x}", at);
         const auto page = gas::page_of(reinterpret_cast<void*>(at));
         populate(page, holes == 1 ? (end - at) / gas::kPageBytes : 1);
