@@ -12,6 +12,7 @@ namespace {
 struct Options {
   std::int64_t n = 8 << 20;
   std::int64_t leaf = 16384;
+  bool hints = false;
   bool serial = false;
 };
 
@@ -78,8 +79,9 @@ int main(int argc, char** argv) {
   common::Arguments arguments("cilksort", "Sorts N random integers by parallel merge sort.");
   arguments.size("N", &options.n, 1, std::int64_t{1} << 34, "how many");
   arguments.number("--leaf", &options.leaf, 4, 1 << 30, "elements sorted by one thread");
+  arguments.flag("--hints", &options.hints, "each process begins the part of the work whose data it has");
   arguments.flag("--serial", &options.serial, "plain calls");
   if (const auto status = arguments.parse(argc, argv)) return *status;
-  return common::start(argc, argv, options, options.serial,
+  return common::start(argc, argv, options, options.serial, options.hints,
                        [](auto mode, const Options& o) { return run<decltype(mode)>(o); });
 }

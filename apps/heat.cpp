@@ -20,6 +20,7 @@ struct Options {
   std::int64_t steps = 500;
   std::int64_t grain = 0;
   bool placed = false;
+  bool hints = false;
   bool serial = false;
 };
 
@@ -142,8 +143,9 @@ int main(int argc, char** argv) {
   arguments.number("--steps", &options.steps, 0, 100'000'000, "time steps");
   arguments.number("--grain", &options.grain, 0, 200'000, "rows of one thread, 0: by size");
   arguments.flag("--placed", &options.placed, "start the same rows on the same process in every step");
+  arguments.flag("--hints", &options.hints, "each process begins the part of the work whose data it has");
   arguments.flag("--serial", &options.serial, "plain calls");
   if (const auto status = arguments.parse(argc, argv)) return *status;
-  return common::start(argc, argv, options, options.serial,
+  return common::start(argc, argv, options, options.serial, options.hints,
                        [](auto mode, const Options& o) { return run<decltype(mode)>(o); });
 }

@@ -7,7 +7,7 @@ set -eu
 
 packages='g++ cmake ninja-build pkg-config ccache git ca-certificates gdb
   libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-  libpng-dev nettle-dev libdw-dev libseccomp-dev libsodium-dev libucx-dev'
+  libpng-dev nettle-dev libdw-dev libseccomp-dev libsodium-dev libucx-dev libhwloc-dev'
 full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev gnuplot-nox
   openmpi-bin libpmix-dev ucx-utils valgrind slurmctld slurmd slurm-client munge'
 services='slurmctld slurmd munge' # tests start their own

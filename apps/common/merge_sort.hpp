@@ -28,32 +28,43 @@ class MergeSort {
       : less_(less), leaf_(std::max<std::size_t>(leaf, 4)), grain_(std::max(grain, leaf_)) {}
 
   // Sorts data[0, n); scratch has room for n more and holds nothing of use afterwards.
-  void sort(T* data, T* scratch, std::size_t n) const {
-    if (n <= grain_)
-      sort_by<Serial>(data, scratch, n);
-    else
-      sort_by<Mode>(data, scratch, n);
-  }
+  void sort(T* data, T* scratch, std::size_t n) const { sort(data, scratch, n, Mode::whole()); }
 
  private:
+  using Share = typename Mode::Share;  // weights are elements
+
+  void sort(T* data, T* scratch, std::size_t n, Share share) const {
+    if (n <= grain_)
+      sort_by<Serial>(data, scratch, n, share);
+    else
+      sort_by<Mode>(data, scratch, n, share);
+  }
+
   // `Forks` decides about this level; deeper ones ask again.
   template <class Forks>
-  void sort_by(T* data, T* scratch, std::size_t n) const {
+  void sort_by(T* data, T* scratch, std::size_t n, Share share) const {
     if (n <= leaf_) {
       std::sort(data, data + n, less_);
       return;
     }
     const std::size_t half = n / 2, a = half / 2, c = (n - half) / 2;
-    Forks::invoke([=, this] { sort(data, scratch, a); }, [=, this] { sort(data + a, scratch + a, half - a); },
-                  [=, this] { sort(data + half, scratch + half, c); },
-                  [=, this] { sort(data + half + c, scratch + half + c, n - half - c); });
-    Forks::invoke([=, this] { merge(data, a, data + a, half - a, scratch); },
-                  [=, this] { merge(data + half, c, data + half + c, n - half - c, scratch + half); });
-    merge(scratch, half, scratch + half, n - half, data);
+    const auto quarters = [this](T* from, T* spare, std::size_t m, std::size_t first) {
+      return [=, this](Share s) {
+        divide<Forks>(
+            s, first, [=, this](Share part) { sort(from, spare, first, part); }, m - first,
+            [=, this](Share part) { sort(from + first, spare + first, m - first, part); });
+      };
+    };
+    divide<Forks>(share, half, quarters(data, scratch, half, a), n - half,
+                  quarters(data + half, scratch + half, n - half, c));
+    divide<Forks>(
+        share, half, [=, this](Share s) { merge(data, a, data + a, half - a, scratch, s); }, n - half,
+        [=, this](Share s) { merge(data + half, c, data + half + c, n - half - c, scratch + half, s); });
+    merge(scratch, half, scratch + half, n - half, data, share);
   }
 
   // Merges x[0, nx) and y[0, ny) into out.
-  void merge(const T* x, std::size_t nx, const T* y, std::size_t ny, T* out) const {
+  void merge(const T* x, std::size_t nx, const T* y, std::size_t ny, T* out, Share share) const {
     if (nx + ny <= 2 * grain_) {
       merge_here(x, x + nx, y, y + ny, out);
       return;
@@ -64,8 +75,14 @@ class MergeSort {
     }
     const std::size_t i = nx / 2;
     const std::size_t j = static_cast<std::size_t>(std::lower_bound(y, y + ny, x[i], less_) - y);
-    Mode::invoke([=, this] { merge(x, i, y, j, out); },
-                 [=, this] { merge(x + i, nx - i, y + j, ny - j, out + i + j); });
+    divide<Mode>(
+        share, i + j, [=, this](Share s) { merge(x, i, y, j, out, s); }, nx + ny - i - j,
+        [=, this](Share s) { merge(x + i, nx - i, y + j, ny - j, out + i + j, s); });
+  }
+
+  template <class Forks>
+  static void divide(Share share, std::size_t a_weight, auto&& a, std::size_t b_weight, auto&& b) {
+    Forks::divide(share, static_cast<double>(a_weight), a, static_cast<double>(b_weight), b);
   }
 
   void merge_here(const T* x, const T* x_end, const T* y, const T* y_end, T* out) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways in which each program runs: over Ayatori's threads, and with the library's calls elided (--serial).
-// A program is a template over one of the two classes below and uses nothing else of the library, so that both runs
+// The ways in which each program runs: over Ayatori's threads, with the library's calls elided (--serial), and, where a program
+// has --hints, over threads with its work dealt out in advance.
+// A program is a template over one of the classes below and uses nothing else of the library, so that both runs
 // execute the same algorithm on the same data layout.
 //
 // 1. Serial calls what Parallel forks, at the place of the fork, on the caller's stack.
@@ -25,6 +26,12 @@ struct Parallel {
   using mutex = ayatori::mutex;
   static thread thread_on(int process, auto&& f) { return {ayatori::on(process), std::forward<decltype(f)>(f)}; }
   static void invoke(auto&&... f) { ayatori::parallel_invoke(std::forward<decltype(f)>(f)...); }
+  // a(share) and b(share), whose work is as these weights; only Hinted looks at shares and weights.
+  struct Share {};
+  static Share whole() { return {}; }
+  static void divide(Share s, double, auto&& a, double, auto&& b) {
+    ayatori::parallel_invoke([&] { a(s); }, [&] { b(s); });
+  }
   static int process_id() { return ayatori::process_id(); }
   static int process_count() { return ayatori::process_count(); }
   // f(i) for i in [first, last); at most `grain` of them in one thread.
@@ -45,8 +52,26 @@ struct Parallel {
   }
 };
 
+// The same, with each process's part of the work sent there in advance (ayatori::share).
+struct Hinted : Parallel {
+  using Share = ayatori::share;
+  static Share whole() { return Share::all(); }
+  static void divide(Share s, double a_weight, auto&& a, double b_weight, auto&& b) {
+    ayatori::parallel_invoke(s, a_weight, a, b_weight, b);
+  }
+  static void for_each(std::int64_t first, std::int64_t last, std::int64_t grain, auto&& f) {
+    ayatori::parallel_for(whole(), first, last, grain, f);
+  }
+};
+
 struct Serial {
   static constexpr bool kSerial = true;
+  struct Share {};
+  static Share whole() { return {}; }
+  static void divide(auto s, double, auto&& a, double, auto&& b) {  // any mode's share
+    a(s);
+    b(s);
+  }
   class thread {
    public:
     thread() noexcept = default;

@@ -74,4 +74,11 @@ int start(int argc, char** argv, const Options& options, bool serial, Body body)
   return ayatori::run(argc, argv, [options, body](auto&&) { return body(Parallel{}, options); });
 }
 
+// As start(), with --hints.
+template <class Options, class Body>
+int start(int argc, char** argv, const Options& options, bool serial, bool hints, Body body) {
+  if (serial || !hints) return start(argc, argv, options, serial, body);
+  return ayatori::run(argc, argv, [options, body](auto&&) { return body(Hinted{}, options); });
+}
+
 }  // namespace common

@@ -17,6 +17,7 @@ struct Options {
   std::int64_t pixels = 1024;
   common::Text png;
   bool verify = false;
+  bool hints = false;
   bool serial = false;
 };
 
@@ -83,8 +84,9 @@ int main(int argc, char** argv) {
   arguments.text("--png", &options.png, "FILE", "write a picture of the result");
   arguments.number("--pixels", &options.pixels, 16, 16384, "width and height of the picture");
   arguments.flag("--verify", &options.verify, "compare with a serial run, bit for bit");
+  arguments.flag("--hints", &options.hints, "each process begins the part of the work whose data it has");
   arguments.flag("--serial", &options.serial, "plain calls");
   if (const auto status = arguments.parse(argc, argv)) return *status;
-  return common::start(argc, argv, options, options.serial,
+  return common::start(argc, argv, options, options.serial, options.hints,
                        [](auto mode, const Options& o) { return run<decltype(mode)>(o); });
 }

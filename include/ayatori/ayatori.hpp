@@ -54,11 +54,16 @@ struct Allocated {
 // Throws std::system_error (resource_unavailable_try_again) when no stack is left, (operation_not_permitted) when the
 // caller is not a user-level thread.
 Allocated allocate_thread(std::size_t align, std::size_t bytes);
-// Starts `thread` with invoke(object), child first: the caller's continuation is what others may steal.
-// process < 0: here; otherwise on that process, not stolen before it starts. allocated_at: the process where the caller
-// was at allocate_thread, or -1: it cannot have moved since.
-void fork_thread(Allocated child, void (*invoke)(void*), int process, int allocated_at) noexcept;
-// As fork_thread(child, invoke, -1, -1) where nothing can have happened since allocate_thread that moves the caller.
+// process < 0: here; otherwise on that process, not stolen before it starts unless it is a hint.
+struct Where {
+  int process = -1;
+  bool hint = false;
+  bool high = false;
+};
+// Starts `thread` with invoke(object), here child first: the caller's continuation is what others may steal. allocated_at: the
+// process where the caller was at allocate_thread, or -1: it cannot have moved since.
+void fork_thread(Allocated child, void (*invoke)(void*), Where where, int allocated_at) noexcept;
+// As fork_thread(child, invoke, {}, -1) where nothing can have happened since allocate_thread that moves the caller.
 void fork_thread_at_once(Descriptor* child, void (*invoke)(void*)) noexcept;
 void* abandon_thread(Allocated child, int allocated_at) noexcept;  // undo of allocate_thread
 // Waits for the end of `thread`, makes its writes visible, frees it and sets the handle to null; rethrows what left it.
@@ -141,6 +146,9 @@ struct SpaceNew {                        // while it lives, operator new of this
   ~SpaceNew();
 };
 void pin_current(int delta) noexcept;
+void set_current_priority(bool high) noexcept;
+bool current_priority() noexcept;
+int hinted_process(const void* address) noexcept;  // who owns it; -1: nobody, or not known
 
 // While it lives, the current thread stays on this process.
 struct Pin {
@@ -206,16 +214,43 @@ struct stats {
   std::uint64_t diffs_sent = 0, diff_bytes = 0, invalidations = 0, releases = 0, acquires = 0;
   std::uint64_t compute_ns = 0, idle_ns = 0, fault_ns = 0, steal_ns = 0;
   std::uint64_t messages_by_memory = 0;  // of messages_sent: between processes of one machine
+  std::uint64_t steals_beyond = 0;       // of steals_remote: from processes of other machines
 };
 stats snapshot() noexcept;
 
 // ---------------------------------------------------------------------------------------------------- threads
 
+// A ready thread of high priority runs before the normal ones of its process when a worker there looks for a thread to run,
+// and is stolen first; nobody is interrupted, and what a worker has forked and not finished is not left for it. Every 16th time a
+// normal thread comes first, so that none waits for ever. thread(priority::high, f, args...); threads that it forks are
+// normal again.
+enum class priority : unsigned char { normal, high };
+
 // Placement: thread(on(p), f, args...) starts on process p and is not stolen before it starts.
 struct on {
-  explicit constexpr on(int p) noexcept : process(p) {}
+  explicit constexpr on(int p, priority how = priority::normal) noexcept : process(p), level(how) {}
   int process;
+  priority level;
 };
+
+// Hint: thread(near(x), f, args...) starts on the process where the data at x lie, whose page needs not be fetched there, unless
+// another one that has nothing to do takes it. Where x is no memory of the space, or lies here: as without.
+struct near {
+  explicit near(const void* address, priority how = priority::normal) noexcept
+      : process(detail::hinted_process(address)), level(how) {}
+  // By its number; -1: no hint. As it is no address.
+  static near at(int p, priority how = priority::normal) noexcept { return near(p, how, 0); }
+  int process;
+  priority level;
+
+ private:
+  constexpr near(int p, priority how, int) noexcept : process(p), level(how) {}
+};
+
+namespace detail {
+template <class T>
+inline constexpr bool is_attribute = std::is_same_v<T, on> || std::is_same_v<T, near> || std::is_same_v<T, priority>;
+}  // namespace detail
 
 class thread {
  public:
@@ -236,16 +271,25 @@ class thread {
 
   thread() noexcept = default;
   template <class F, class... Args>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !std::is_same_v<std::remove_cvref_t<F>, on>)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !detail::is_attribute<std::remove_cvref_t<F>>)
   explicit thread(F&& f, Args&&... args) {
-    start(-1, std::forward<F>(f), std::forward<Args>(args)...);
+    start<true>({}, std::forward<F>(f), std::forward<Args>(args)...);
   }
   // Throws std::system_error (invalid_argument) when there is no such process.
   template <class F, class... Args>
   thread(on where, F&& f, Args&&... args) {
     if (where.process < 0 || where.process >= process_count())
       throw std::system_error(std::make_error_code(std::errc::invalid_argument), "ayatori::on");
-    start(where.process, std::forward<F>(f), std::forward<Args>(args)...);
+    start<false>({where.process, false, where.level == priority::high}, std::forward<F>(f),
+                 std::forward<Args>(args)...);
+  }
+  template <class F, class... Args>
+  thread(near where, F&& f, Args&&... args) {
+    start<false>({where.process, true, where.level == priority::high}, std::forward<F>(f), std::forward<Args>(args)...);
+  }
+  template <class F, class... Args>
+  thread(priority level, F&& f, Args&&... args) {
+    start<false>({-1, false, level == priority::high}, std::forward<F>(f), std::forward<Args>(args)...);
   }
   thread(const thread&) = delete;
   thread& operator=(const thread&) = delete;
@@ -284,8 +328,8 @@ class thread {
   std::exception_ptr join_nothrow() noexcept { return detail::join_thread_nothrow(std::exchange(thread_, nullptr)); }
 
  private:
-  template <class F, class... Args>
-  void start(int process, F&& f, Args&&... args) {
+  template <bool kHere, class F, class... Args>
+  void start(detail::Where where, F&& f, Args&&... args) {
     using Call = std::tuple<std::decay_t<F>, std::decay_t<Args>...>;
     // To copy these runs no code of the user, which could wait and go on elsewhere (a fault does not move a thread).
     constexpr bool kPlain =
@@ -303,10 +347,10 @@ class thread {
       }
     }
     thread_ = child.thread;  // before the fork: the continuation may run elsewhere
-    if (kPlain && process < 0)
+    if constexpr (kPlain && kHere)
       detail::fork_thread_at_once(child.thread, &invoke<Call>);
     else
-      detail::fork_thread(child, &invoke<Call>, process, allocated_at);
+      detail::fork_thread(child, &invoke<Call>, where, allocated_at);
   }
   template <class Call>
   static void invoke(void* object) {
@@ -350,6 +394,9 @@ inline std::int64_t deadline_in(std::int64_t ns) {
 namespace this_thread {
 inline thread::id get_id() noexcept { return thread::id(detail::current_thread_number()); }
 inline void yield() noexcept { detail::yield_thread(); }
+// Of the calling thread, from the next time on that it waits or yields; nothing outside user-level threads.
+inline void set_priority(priority level) noexcept { detail::set_current_priority(level == priority::high); }
+inline priority get_priority() noexcept { return detail::current_priority() ? priority::high : priority::normal; }
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& duration) {
   detail::sleep_thread(detail::whole_ns(duration));
@@ -915,4 +962,5 @@ struct std::hash<ayatori::thread::id> {
 #include <ayatori/future.hpp>    // IWYU pragma: export
 #include <ayatori/once.hpp>      // IWYU pragma: export
 #include <ayatori/parallel.hpp>  // IWYU pragma: export
+#include <ayatori/share.hpp>     // IWYU pragma: export
 #include <ayatori/stop.hpp>      // IWYU pragma: export

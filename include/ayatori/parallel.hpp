@@ -42,13 +42,18 @@ std::exception_ptr catch_all(F& f) {
   return nullptr;
 }
 
+struct NoAttributes {};
 // Runs `forked` in a thread and `here` in the caller, both in any case; `forked_is_lower`: its exception comes first.
-template <class Forked, class Here>
-void fork_and_run(Forked& forked, Here& here, bool forked_is_lower) {
+// `attributes`: as thread has them.
+template <class Attributes, class Forked, class Here>
+void fork_and_run(const Attributes& attributes, Forked& forked, Here&& here, bool forked_is_lower) {
   thread t;
   std::exception_ptr mine, theirs;
   try {
-    t = thread([&forked] { forked(); });
+    if constexpr (std::is_same_v<Attributes, NoAttributes>)
+      t = thread([&forked] { forked(); });
+    else
+      t = thread(attributes, [&forked] { forked(); });
   } catch (const std::system_error&) {  // none can be had
   }
   if (!t.joinable()) [[unlikely]]
@@ -58,6 +63,11 @@ void fork_and_run(Forked& forked, Here& here, bool forked_is_lower) {
     theirs = t.join_nothrow();
   if (forked_is_lower) std::swap(mine, theirs);
   rethrow_first(std::move(mine), std::move(theirs));
+}
+
+template <class Forked, class Here>
+void fork_and_run(Forked& forked, Here& here, bool forked_is_lower) {
+  fork_and_run(NoAttributes(), forked, here, forked_is_lower);
 }
 
 template <class Lower, class Upper>
@@ -199,7 +209,7 @@ void invoke_range(Functions& functions) {
 }  // namespace detail
 
 // Runs all of them, possibly at once, returns when all have ended; rethrows the first exception in argument order.
-template <class F, class... Rest>
+template <std::invocable F, class... Rest>
 void parallel_invoke(F&& f, Rest&&... rest) {
   auto functions = std::forward_as_tuple(std::forward<F>(f), std::forward<Rest>(rest)...);
   detail::invoke_range<0, 1 + sizeof...(Rest)>(functions);
@@ -524,7 +534,7 @@ class task_group {
   // Runs a copy of f in a thread, or nothing at all where the group is canceled. An exception that leaves it cancels the
   // group.
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, on>)
+    requires(!detail::is_attribute<std::remove_cvref_t<F>>)
   void run(F&& f) {
     if (is_canceling()) return;
     start([this, f = std::decay_t<F>(std::forward<F>(f))]() mutable { perform(f); });

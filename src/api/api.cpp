@@ -59,6 +59,7 @@ stats snapshot() noexcept {
   s.steals_local = row.steals_local;
   s.steals_remote = row.steals_remote;
   s.joins_remote = row.joins_remote;
+  s.steals_beyond = row.steals_beyond;
   s.compute_ns = row.compute_ns;
   s.idle_ns = row.idle_ns;
   s.steal_ns = row.steal_ns;
@@ -92,11 +93,11 @@ namespace {
 
 void publish() {
   const stats s = snapshot();
-  const std::uint64_t row[] = {s.threads_forked, s.steals_local,  s.steals_remote,  s.joins_remote,
-                               s.read_faults,    s.write_faults,  s.blocks_fetched, s.bytes_sent,
-                               s.bytes_received, s.messages_sent, s.diffs_sent,     s.diff_bytes,
-                               s.invalidations,  s.releases,      s.acquires,       s.compute_ns,
-                               s.idle_ns,        s.fault_ns,      s.steal_ns,       s.messages_by_memory};
+  const std::uint64_t row[] = {
+      s.threads_forked, s.steals_local,       s.steals_remote,  s.joins_remote,  s.read_faults, s.write_faults,
+      s.blocks_fetched, s.bytes_sent,         s.bytes_received, s.messages_sent, s.diffs_sent,  s.diff_bytes,
+      s.invalidations,  s.releases,           s.acquires,       s.compute_ns,    s.idle_ns,     s.fault_ns,
+      s.steal_ns,       s.messages_by_memory, s.steals_beyond};
   net::bootstrap::publish_stats(row);
 }
 
@@ -185,12 +186,13 @@ void note_stack(const Allocated& child, int allocated_at) noexcept {
 }
 }  // namespace
 
-void fork_thread(Allocated child, void (*invoke)(void*), int process, int allocated_at) noexcept {
+void fork_thread(Allocated child, void (*invoke)(void*), Where where, int allocated_at) noexcept {
   note_stack(child, allocated_at);
-  if (process < 0)
+  if (where.high) child.thread->high.store(true, std::memory_order_relaxed);  // T5
+  if (where.process < 0 || (where.hint && where.process == process_id()))
     ult::fork(child.thread, invoke);
   else
-    ult::fork_placed(child.thread, invoke, process);
+    ult::fork_placed(child.thread, invoke, where.process, where.hint ? Placement::kHinted : Placement::kPlaced);
 }
 
 void fork_thread_at_once(Descriptor* child, void (*invoke)(void*)) noexcept { ult::fork_at_once(child, invoke); }
@@ -255,6 +257,38 @@ void pin_current(int delta) noexcept {
   if (!ult::on_user_thread()) return;
   std::uint32_t& pins = ult::current_worker()->current->pins;
   pins += static_cast<std::uint32_t>(delta);
+}
+
+void set_current_priority(bool high) noexcept {
+  if (ult::on_user_thread()) ult::current_worker()->current->high.store(high, std::memory_order_relaxed);  // T5
+}
+bool current_priority() noexcept {
+  return ult::on_user_thread() && ult::current_worker()->current->high.load(std::memory_order_relaxed);
+}
+
+namespace {
+struct OwnerCall {
+  gas::PageIndex page;
+  int owner;
+};
+[[gnu::noinline]] OwnerCall& owner_call() {
+  thread_local OwnerCall c;
+  return c;
+}
+}  // namespace
+
+int hinted_process(const void* address) noexcept {
+  if (!gas::contains(address)) return -1;
+  const gas::PageIndex page = gas::page_of(address);
+  if (const int owner = gas::owner_of(page); owner != gas::kNobody || !gas::apart()) return owner;
+  owner_call().page = page;
+  tasks::call_native(
+      [](void*) {
+        OwnerCall& c = owner_call();
+        c.owner = gas::learn_owner(c.page) ? gas::owner_of(c.page) : -1;
+      },
+      nullptr);
+  return owner_call().owner;  // call_native does not switch threads
 }
 
 std::uint64_t atomic_rmw(void* address, std::size_t bytes, Rmw op, std::uint64_t operand, std::uint64_t expected,

@@ -45,8 +45,10 @@ namespace ayatori::api {
 
 bool valid(const ayatori_thread_attr_t& a) noexcept {
   return (a.detach_state == AYATORI_THREAD_CREATE_JOINABLE || a.detach_state == AYATORI_THREAD_CREATE_DETACHED) &&
-         a.stack_bytes >= AYATORI_THREAD_STACK_MIN && a.stack_bytes <= largest_stack_bytes();
+         is_priority(a.priority) && a.stack_bytes >= AYATORI_THREAD_STACK_MIN && a.stack_bytes <= largest_stack_bytes();
 }
+
+bool is_priority(int priority) noexcept { return priority == 0 || priority == 1; }
 
 int refuse_policy(int policy) noexcept {
   if (policy == SCHED_OTHER) return 0;
@@ -59,11 +61,11 @@ extern "C" {
 
 int ayatori_thread_attr_init(ayatori_thread_attr_t* attr) noexcept {
   *attr = {largest_stack_bytes(), ayt::dsm::kGuardPages << ayt::gas::kPageShift, AYATORI_THREAD_CREATE_JOINABLE,
-           AYATORI_INHERIT_SCHED};
+           AYATORI_INHERIT_SCHED, 0};
   return 0;
 }
 int ayatori_thread_attr_destroy(ayatori_thread_attr_t* attr) noexcept {
-  *attr = {0, 0, kDestroyed, kDestroyed};
+  *attr = {0, 0, kDestroyed, kDestroyed, kDestroyed};
   return 0;
 }
 int ayatori_thread_attr_setdetachstate(ayatori_thread_attr_t* attr, int detach_state) noexcept {
@@ -122,11 +124,13 @@ int ayatori_thread_attr_getschedpolicy(const ayatori_thread_attr_t*, int* policy
   *policy = SCHED_OTHER;
   return 0;
 }
-int ayatori_thread_attr_setschedparam(ayatori_thread_attr_t*, const struct sched_param* param) noexcept {
-  return param->sched_priority == 0 ? 0 : EINVAL;
+int ayatori_thread_attr_setschedparam(ayatori_thread_attr_t* attr, const struct sched_param* param) noexcept {
+  if (!ayt::api::is_priority(param->sched_priority)) return EINVAL;
+  attr->priority = param->sched_priority;
+  return 0;
 }
-int ayatori_thread_attr_getschedparam(const ayatori_thread_attr_t*, struct sched_param* param) noexcept {
-  param->sched_priority = 0;
+int ayatori_thread_attr_getschedparam(const ayatori_thread_attr_t* attr, struct sched_param* param) noexcept {
+  param->sched_priority = attr->priority;
   return 0;
 }
 int ayatori_thread_setconcurrency(int level) noexcept {

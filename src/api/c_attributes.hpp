@@ -7,6 +7,7 @@
 namespace ayatori::api {
 
 bool valid(const ayatori_thread_attr_t&) noexcept;
+bool is_priority(int priority) noexcept;
 int refuse_policy(int policy) noexcept;  // 0 for SCHED_OTHER, else why not
 
 }  // namespace ayatori::api

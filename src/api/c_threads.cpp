@@ -143,7 +143,7 @@ Descriptor* thread_of(ayatori_thread_t number) noexcept {
 // Of a thread, wherever it is held.
 ayt::tasks::remote::ThreadFacts facts_of(const Descriptor* d) noexcept {
   if (ayt::gas::apart()) return ayt::tasks::remote::facts_of(d);
-  return {ult::number_of(d), d->invoke, d->join.load(), d->root};
+  return {ult::number_of(d), d->invoke, d->join.load(), d->root, d->high.load(std::memory_order_relaxed)};
 }
 
 // Why the thread can be neither joined nor detached, or 0.
@@ -194,6 +194,9 @@ int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t*
     room.thread->handed_out = true;  // C2
     room.thread->join.detach();
   }
+  const bool high = attr && attr->inherit == AYATORI_EXPLICIT_SCHED ? attr->priority != 0
+                                                                    : current()->high.load(std::memory_order_relaxed);
+  if (high) room.thread->high.store(true, std::memory_order_relaxed);
   ult::begin_cancellation(room.thread, ult::kCancellable);
   *thread = ult::number_of(room.thread);
   count(&ult::WorkerCounters::c_begun);
@@ -241,15 +244,21 @@ int ayatori_thread_setschedparam(ayatori_thread_t thread, int policy, const stru
 }
 
 int ayatori_thread_getschedparam(ayatori_thread_t thread, int* policy, struct sched_param* param) {
-  if (const int refused = exists(thread)) return refused;
+  if (!ult::on_user_thread()) return EPERM;
+  const Descriptor* const d = thread_of(thread);
+  if (!d) return ESRCH;
+  const auto facts = facts_of(d);
+  if (facts.number != thread) return ESRCH;
   *policy = SCHED_OTHER;
-  param->sched_priority = 0;
+  param->sched_priority = facts.high ? 1 : 0;
   return 0;
 }
 
 int ayatori_thread_setschedprio(ayatori_thread_t thread, int priority) {
   if (const int refused = exists(thread)) return refused;
-  return priority == 0 ? 0 : EINVAL;
+  if (!ayt::api::is_priority(priority)) return EINVAL;
+  ayt::tasks::remote::set_priority(thread_of(thread), static_cast<std::uint32_t>(thread >> 32), priority != 0);
+  return 0;
 }
 
 void ayatori_thread_exit(void* result) {

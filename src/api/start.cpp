@@ -24,6 +24,7 @@
 #include "net/bootstrap/surroundings.hpp"
 #include "net/job_network.hpp"
 #include "net/open/prepare.hpp"
+#include "tasks/binding.hpp"
 #include "tasks/keys.hpp"
 #include "tasks/overflow.hpp"
 #include "tasks/remote.hpp"
@@ -61,6 +62,12 @@ int default_workers(int processes) {
   CPU_ZERO(&set);
   const int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   return std::clamp(cpus / processes, 1, ult::kMaxWorkers);
+}
+
+int workers_asked(int neighbours) {
+  const int asked = net::bootstrap::job().workers;
+  const int workers = asked > 0 ? asked : static_cast<int>(base::knob_int("AYATORI_WORKERS"));
+  return workers > 0 ? workers : default_workers(neighbours);
 }
 
 void forget_pages(gas::PageIndex first, std::size_t pages) {
@@ -123,6 +130,7 @@ __attribute__((constructor(101))) void start() {
   tasks::keys::reserve();
   check_mode::reserve(processes);
   if (&net::prepare_open != nullptr) net::prepare_open();
+  tasks::binding::prepare(boot::job().process_count, workers_asked(boot::job().process_count));
   boot::fork_members();
   const boot::Job& job = boot::job();
   const int self = job.number();
@@ -145,9 +153,7 @@ __attribute__((constructor(101))) void start() {
     tasks::remote::set_heap_hooks(heap_hooks);
   }
   gas::heap::set_hooks(heap_hooks);
-  int workers = job.workers > 0 ? job.workers : static_cast<int>(base::knob_int("AYATORI_WORKERS"));
-  if (workers == 0) workers = default_workers(neighbours());
-  tasks::attach(self, workers, {check_mode::thread_moved_hook(), check_mode::enter_worker});
+  tasks::attach(self, workers_asked(neighbours()), {check_mode::thread_moved_hook(), check_mode::enter_worker});
 }
 
 }  // namespace

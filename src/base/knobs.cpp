@@ -91,8 +91,9 @@ constexpr Knob kTable[] = {
      "what the runtime tells on standard error"},
     {"AYATORI_SYSCALLS", KnobKind::kChoice, "auto", "", 0, 0, KnobShape::kAny, "auto|dispatch|wrap", "-",
      "how system calls given space memory are made to work: Syscall User Dispatch or wrapped functions"},
-    {"AYATORI_PIN_WORKERS", KnobKind::kBool, "off", "", 0, 0, KnobShape::kAny, nullptr, "-",
-     "bind each worker to one CPU"},
+    {"AYATORI_BIND", KnobKind::kChoice, "none", "", 0, 0, KnobShape::kAny, "auto|none|core", "-",
+     "workers on CPUs of their own; auto: where there is one for each that no other job has claimed; core: in any "
+     "case"},
 };
 constexpr std::size_t kKnobs = std::size(kTable);
 

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <new>
 #include <string>
 #include <unordered_map>
@@ -335,7 +334,7 @@ void Dump::print_queue(const char* what, ult::Queue& queue) {
   }
   queue.lock.unlock();
   for (std::size_t i = 0; i < count; ++i) {
-    if (owner_of(noted[i]) != self_ || std::strcmp(what, "placed") == 0)
+    if (owner_of(noted[i]) != self_ || copy(noted[i])->placement != ult::Placement::kBegun)
       print_placed(noted[i]);
     else
       print_parked(noted[i], base::formatted("ready on process {}", self_));
@@ -360,8 +359,10 @@ void Dump::print() {
   for (int i = 0; i < c.workers; ++i)
     for (std::uint64_t age = 0; const Descriptor* const d = q.worker[i].ring.look(age); ++age)
       print_parked(d, base::formatted("ready, at worker {}.{}", self_, i));
+  print_queue("ready", ult::queues_of(self_).high);
   print_queue("ready", ult::queues_of(self_).ready);
   print_queue("placed", ult::queues_of(self_).placed);
+  print_queue("placed", ult::queues_of(self_).hinted);
   // The waiting ones: of all stacks ever handed out those that are here.
   const gas::Layout& l = gas::layout();
   std::vector<const Descriptor*> waiting;

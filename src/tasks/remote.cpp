@@ -38,7 +38,7 @@ using ult::ProcessQueues;
 using ult::Worker;
 
 enum Function : net::Calls::FunctionId {
-  kSteal,     // -> Moving, or nothing
+  kSteal,     // -> Moving, or nothing, or Hinted
   kBring,     // Named -> Moving: a stack that was allocated there, of a thread that runs here
   kPlace,     // Placed: a thread that is to start here fetches its stack by kStart
   kStart,     // Named -> Moving
@@ -47,6 +47,7 @@ enum Function : net::Calls::FunctionId {
   kDetach,    // Named -> detach_here()
   kFacts,     // Named -> Found
   kCancel,    // Cancelled -> Found
+  kPriority,  // Prioritised -> Found
   kCThreads,  // -> CThreads
   kFree,      // addresses of objects
   kSize,      // address -> bytes
@@ -78,6 +79,14 @@ struct Spare {
 struct Placed {
   gas::SlotIndex slot;
   std::uint32_t moves;
+  ult::Placement placement;
+  bool high;
+};
+// A thread that has not begun, and whose stack is elsewhere: the thief fetches it by kStart.
+struct Hinted {
+  gas::SlotIndex slot;
+  std::uint32_t moves;
+  std::int32_t holder;
 };
 
 struct Named {
@@ -86,6 +95,11 @@ struct Named {
 struct Cancelled {
   gas::SlotIndex slot;
   std::uint32_t generation;
+};
+struct Prioritised {
+  gas::SlotIndex slot;
+  std::uint32_t generation;
+  bool high;
 };
 struct Join {
   gas::SlotIndex slot;
@@ -231,6 +245,8 @@ net::Bytes on_steal(void*, net::ProcessId caller, std::span<const std::byte> arg
   const auto random = read_as<std::uint64_t>(argument);
   Descriptor* const d = ult::take_across(self(), random);
   if (!d) return {};
+  if (d->placement != ult::Placement::kBegun && holder_of(d->slot) != self())
+    return copy_of(bytes_of(Hinted{d->slot, dsm::remote()->moves_of(d->slot), holder_of(d->slot)}));
   dsm::remote()->release();
   return move_out(d, caller);
 }
@@ -253,8 +269,11 @@ net::Bytes on_place(void*, net::ProcessId caller, std::span<const std::byte> arg
   const auto placed = read_as<Placed>(argument);
   Descriptor& d = thread_at(placed.slot);
   dsm::remote()->learn_holder(placed.slot, caller, placed.moves);
-  mine().placed.push(&d);
-  ult::ring(self());
+  d.slot = placed.slot;
+  d.placement = placed.placement;
+  d.high.store(placed.high, std::memory_order_relaxed);
+  d.pins = 0;
+  ult::push_placed(&d, self());
   return {};
 }
 
@@ -333,7 +352,8 @@ Found facts_here(const Descriptor& d) {
   const int before = holder_of(slot_of(&d));
   const std::uint64_t word = d.join.load();
   const bool plain = JoinWord::is_done(word) || word == JoinWord::kRunning || word == JoinWord::kDetached;
-  const ThreadFacts facts{ult::number_of(&d), d.invoke, plain ? word : JoinWord::kMoved, d.root};
+  const ThreadFacts facts{ult::number_of(&d), d.invoke, plain ? word : JoinWord::kMoved, d.root,
+                          d.high.load(std::memory_order_relaxed)};
   const int after = holder_of(slot_of(&d));
   return {facts, before == after ? after : gas::kNobody};
 }
@@ -355,6 +375,18 @@ Found cancel_here(const Cancelled& c) {
 net::Bytes on_cancel(void*, net::ProcessId, std::span<const std::byte> argument) {
   const auto c = read_as<Cancelled>(argument);
   return copy_of(bytes_of(cancel_here(c)));
+}
+
+// As cancel_here().
+Found prioritise_here(const Prioritised& c) {
+  Descriptor& d = thread_at(c.slot);
+  const int before = holder_of(c.slot);
+  if (before == self() && d.generation == c.generation) d.high.store(c.high, std::memory_order_relaxed);  // T5
+  return {{}, before == holder_of(c.slot) ? before : gas::kNobody};
+}
+
+net::Bytes on_priority(void*, net::ProcessId, std::span<const std::byte> argument) {
+  return copy_of(bytes_of(prioritise_here(read_as<Prioritised>(argument))));
 }
 
 CThreads c_threads_here() {
@@ -494,20 +526,31 @@ void join_apart(Descriptor* self_, Descriptor* child) {
   state().calls->post(holder_of(join.slot), kJoin, copy_of(bytes_of(join)));
 }
 
-Descriptor* steal(Worker& w) {
-  const int victim = random_other_process(w);
-  if (victim < 0) return nullptr;
-  const std::int64_t start = base::real_now_ns();
-  const std::uint64_t random = w.random >> 40;
-  Descriptor* const d = move_in(call(victim, kSteal, bytes_of(random)));
-  w.counters.steal_ns += static_cast<std::uint64_t>(base::real_now_ns() - start);
-  return d;
-}
-
 void fetch(Descriptor* d, Function how) {
   const Named named{slot_of(d)};
   const int holder = holder_of(named.slot);
   if (holder != self()) move_in(call(holder, how, bytes_of(named)));
+}
+
+Descriptor* steal(Worker& w) {
+  const int victim = next_victim(w);
+  if (victim < 0) return nullptr;
+  const std::int64_t start = base::real_now_ns();
+  const std::uint64_t random = w.random >> 40;
+  const net::Bytes answer = call(victim, kSteal, bytes_of(random));
+  Descriptor* d = nullptr;
+  if (answer.size() == sizeof(Hinted)) {
+    const auto hinted = read_as<Hinted>(answer);
+    d = &thread_at(hinted.slot);
+    if (hinted.holder != self()) dsm::remote()->learn_holder(hinted.slot, hinted.holder, hinted.moves);
+    fetch(d, kStart);
+  } else {
+    d = move_in(answer);
+  }
+  if (d) d->placement = ult::Placement::kBegun;
+  asked_victim(w, victim, d != nullptr);
+  w.counters.steal_ns += static_cast<std::uint64_t>(base::real_now_ns() - start);
+  return d;
 }
 
 // Asks `ask(process)` about what lies on a stack, from holder to holder (R1 of peers.hpp), until its answer is none of them.
@@ -557,7 +600,8 @@ void free_apart(Descriptor* d, int process) {
 }
 
 void place_apart(Descriptor* child, int process) {
-  const Placed placed{child->slot, dsm::remote()->moves_of(child->slot)};
+  const Placed placed{child->slot, dsm::remote()->moves_of(child->slot), child->placement,
+                      child->high.load(std::memory_order_relaxed)};
   state().calls->post(process, kPlace, copy_of(bytes_of(placed)));
 }
 
@@ -617,6 +661,7 @@ void join_network() {
   s.calls->serve(kSync, on_sync, nullptr);
   s.calls->serve(kFacts, on_facts, nullptr);
   s.calls->serve(kCancel, on_cancel, nullptr);
+  s.calls->serve(kPriority, on_priority, nullptr);
   s.calls->serve(kCThreads, on_c_threads, nullptr);
   s.calls->serve(kFree, on_free, nullptr);
   s.calls->serve(kSize, on_size, nullptr);
@@ -713,6 +758,10 @@ struct FactsCall {
   thread_local FactsCall c;
   return c;
 }
+[[gnu::noinline]] Prioritised& priority_call() {
+  thread_local Prioritised c;
+  return c;
+}
 [[gnu::noinline]] Cancelled& cancel_call() {
   thread_local Cancelled c;
   return c;
@@ -762,6 +811,24 @@ void cancel(const Descriptor* d, std::uint32_t generation) {
       nullptr);
 }
 
+void set_priority(const Descriptor* d, std::uint32_t generation, bool high) {
+  priority_call() = {slot_of(d), generation, high};
+  call_native(
+      [](void*) {
+        const Prioritised c = priority_call();
+        if (!gas::apart()) {
+          Descriptor& thread = thread_at(c.slot);
+          if (thread.generation == c.generation) thread.high.store(c.high, std::memory_order_relaxed);  // T5
+          return;
+        }
+        follow_holders(c.slot, [&](int at) {
+          const Found found = at == self() ? prioritise_here(c) : read_as<Found>(call(at, kPriority, bytes_of(c)));
+          return found.holder == at ? kFound : found.holder;
+        });
+      },
+      nullptr);
+}
+
 bool is_waiter(const Descriptor* thread, const Descriptor* d) noexcept {
   const std::uint64_t word = d->join.load();
   if (JoinWord::is_done(word) || word <= JoinWord::kMoved) return false;
@@ -794,6 +861,7 @@ Descriptor* spare_threads(int process, std::uint32_t count, bool surplus) {
     d.error = nullptr;
     d.joined = 0;
     d.pins = 0;
+    d.placement = ult::Placement::kBegun;
     d.has_values = false;
     d.fault_frame = nullptr;
     d.needs_acquire = false;

@@ -53,11 +53,14 @@ struct ThreadFacts {
   void (*invoke)(void*);
   std::uint64_t join;  // a done word, JoinWord::kRunning or kDetached; kMoved: somebody waits for its end
   bool root;
+  bool high;
 };
 ThreadFacts facts_of(const ult::Descriptor* d);  // wherever it is held; any stack
 // Asks the thread to end at its next cancellation point (ult/cancellation.hpp), wherever it is held. Also where memory is
 // shared; any stack.
 void cancel(const ult::Descriptor* d, std::uint32_t generation);
+// Of that thread, wherever it is held. From the next time on that it becomes ready. Any stack.
+void set_priority(const ult::Descriptor* d, std::uint32_t generation, bool high);
 // Is that the thread which waits for the end of `d`, which runs here?
 bool is_waiter(const ult::Descriptor* thread, const ult::Descriptor* d) noexcept;
 struct CThreads {

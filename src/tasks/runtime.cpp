@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -21,10 +22,12 @@
 #include "gas/heap.hpp"
 #include "net/bootstrap/barrier.hpp"
 #include "net/bootstrap/bootstrap.hpp"
+#include "tasks/binding.hpp"
 #include "tasks/dump.hpp"
 #include "tasks/keys.hpp"
 #include "tasks/overflow.hpp"
 #include "tasks/remote.hpp"
+#include "tasks/victims.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
 #include "ult/native.hpp"
@@ -62,7 +65,9 @@ struct State {
   std::uint64_t ring_capacity = 0;
   std::optional<RealFences> fences;
   int self = 0, processes = 1, workers = 1;
-  void (*worker_enters)(int worker) = nullptr;  // Constant after attach().
+  void (*worker_enters)(int worker) = nullptr;  // Constant after attach(), as the next one.
+  Peers peers;
+  Victims victims[ult::kMaxWorkers];
   Root root = {};
   // Numbers alone; surplus_apart(), any_apart().
   std::atomic<std::uint32_t> ask_at{2 * kSurplus};
@@ -89,28 +94,31 @@ void map_stack(gas::SlotIndex slot, gas::PageIndex first_used, gas::PageIndex en
   if (first < end) dsm::engine().map_write(first, end - first);
 }
 
+void bring_placed(Descriptor* d);
+
 Descriptor* steal_remote(Worker& w) {
   State& s = state();
-  const int victim = random_other_process(w);
+  const int victim = next_victim(w);
   if (victim < 0) return nullptr;
-  ProcessQueues& q = *s.queues[victim];
-  bool worth = q.ready.count.load(std::memory_order_relaxed) != 0;
-  for (int i = 0; i < q.workers && !worth; ++i)
-    worth = !q.worker[i].deque.looks_empty() || !q.worker[i].ring.looks_empty();
-  if (!worth) return nullptr;
+  if (!ult::worth_a_look(victim)) return nullptr;
   const std::int64_t start = base::real_now_ns();
   Descriptor* taken = nullptr;
   s.fences->steal(
       victim, s.self,
       [&](gas::SlotIndex* slot, gas::PageIndex* first_used) {
         taken = ult::take_across(victim, w.random >> 40);
-        if (!taken) return false;
+        if (!taken || taken->placement != ult::Placement::kBegun) return false;
         *slot = taken->slot;
         *first_used = gas::page_of(taken->sp);
         return true;
       },
       map_stack);
+  if (taken && taken->placement != ult::Placement::kBegun) {
+    bring_placed(taken);  // its stack is with who made it
+    taken->placement = ult::Placement::kBegun;
+  }
   w.counters.steal_ns += static_cast<std::uint64_t>(base::real_now_ns() - start);
+  asked_victim(w, victim, taken != nullptr);
   if (taken) taken->needs_acquire = false;
   return taken;
 }
@@ -335,6 +343,19 @@ void root_main(void* object) {
   boot::set_result(status);
 }
 
+// Over a network processes of other machines are further away.
+Peers find_peers() noexcept {
+  Peers peers;
+  const boot::Job& job = boot::job();
+  const auto host_of = [&job](int p) { return std::string_view(job.control->cards[p].host); };
+  for (int p = 0; p < job.processes(); ++p) {
+    if (p == job.number()) continue;
+    const bool here = !job.is_wide() || host_of(p) == host_of(job.number());
+    (here ? peers.here : peers.beyond) |= std::uint64_t{1} << p;
+  }
+  return peers;
+}
+
 // Ends the member when a worker does not come back from a detached thread that goes on computing.
 void watch_end(pthread_t) {
   const std::int64_t deadline = base::real_now_ns() + 500 * base::kNsPerMs;
@@ -353,22 +374,6 @@ void watch_end(pthread_t) {
   }
 }
 
-// AYATORI_PIN_WORKERS: worker i of process p on the (p * workers + i)-th CPU of the affinity mask.
-void pin_worker(int number) {
-  if (!base::knob_bool("AYATORI_PIN_WORKERS")) return;
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  int skip = (state().self * state().workers + number) % CPU_COUNT(&allowed);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || skip-- != 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-    return;
-  }
-}
-
 }  // namespace
 
 std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept {
@@ -376,11 +381,14 @@ std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept {
   return gas::user_view() + (std::size_t{slot} + 1) * (gas::layout().slot_pages << gas::kPageShift) - (slot % 8) * 256;
 }
 
-int random_other_process(Worker& w) noexcept {
-  const auto n = static_cast<std::uint64_t>(state().processes);
-  if (n < 2) return -1;
+int next_victim(Worker& w) noexcept {
   w.random = w.random * 6364136223846793005ULL + 1442695040888963407ULL;
-  return static_cast<int>((static_cast<std::uint64_t>(state().self) + 1 + (w.random >> 33) % (n - 1)) % n);
+  const std::uint64_t high = w.random >> 32;  // the lower bits repeat soon
+  return state().victims[w.number].next(state().peers, high << 32 | (high * 0x9e3779b1 & 0xffffffff));
+}
+
+void asked_victim(const Worker& w, int victim, bool found) noexcept {
+  state().victims[w.number].asked(state().peers, victim, found);
 }
 
 Descriptor* own_spare_threads(std::uint32_t count) {
@@ -424,6 +432,7 @@ void attach(int self, int workers, const Watch& watch) {
   State& s = state();
   s.self = self;
   s.workers = workers;
+  s.peers = find_peers();
   dump::attach();
   for (int p = 0; p < s.processes; ++p) {
     threads_in_core(p, kThreadsInCore);
@@ -495,7 +504,7 @@ int run(const Root& root) {
   for (int i = 1; i < s.workers; ++i)
     others.emplace_back([i] {
       dsm::enter_os_thread();
-      pin_worker(i);
+      binding::bind_worker(boot::job().process_id, i);
       dump::enter_worker(i);
       if (state().worker_enters) state().worker_enters(i);
       ult::run_worker(i, nullptr);
@@ -522,7 +531,7 @@ int run(const Root& root) {
   });
   dump::enter_worker(0);
   if (s.worker_enters) s.worker_enters(0);
-  pin_worker(0);
+  binding::bind_worker(boot::job().process_id, 0);
   ult::run_worker(0, first);
   dump::leave_worker(0);
   dsm::leave_os_thread();
@@ -549,6 +558,7 @@ StatsRow worker_stats() noexcept {
     row.threads_forked += c.forked;
     row.steals_local += c.steals_local;
     row.steals_remote += c.steals_remote;
+    row.steals_beyond += s.victims[i].steals_beyond();
     row.joins_remote += c.joins_remote;
     row.compute_ns += c.compute_ns;
     row.idle_ns += c.idle_ns;

@@ -50,13 +50,14 @@ bool finished() noexcept;           // the first thread has ended, as far as thi
 
 struct StatsRow {
   std::uint64_t threads_forked, steals_local, steals_remote, joins_remote;
-  std::uint64_t compute_ns, idle_ns, steal_ns;
+  std::uint64_t compute_ns, idle_ns, steal_ns, steals_beyond;
 };
 StatsRow worker_stats() noexcept;  // sums over this process's workers
 
 // For remote.hpp: whom to steal from next, -1 in a job of one process; where the objects of a slot's thread end; free stacks
 // of this process, linked through next; the job's end as this process sees it.
-int random_other_process(ult::Worker& w) noexcept;
+int next_victim(ult::Worker& w) noexcept;
+void asked_victim(const ult::Worker& w, int victim, bool found) noexcept;  // what came of it
 std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept;
 ult::Descriptor* own_spare_threads(std::uint32_t count);
 ult::Descriptor* own_surplus_threads(std::uint32_t count);  // of those that this process has too many of

@@ -32,6 +32,7 @@ inline Room room_on(Descriptor* d, std::size_t align, std::size_t bytes) noexcep
   d->stack_process = config().process;
   d->parent_handles = false;
   d->handed_out = false;
+  d->high.store(false, std::memory_order_relaxed);
   d->ended = kUnknownTick;
   return {d, object};
 }

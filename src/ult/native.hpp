@@ -72,6 +72,10 @@ AYT_CROSSES_FIBERS void* main_of(void* argument) {
   return leave(w, operation(w, w.current, w.argument));
 }
 
+// T5. Is a thread of high priority ready on this process? A hint.
+inline bool high_is_ready() noexcept { return mine().high.count.load(std::memory_order_relaxed) != 0; }
+inline bool is_high(const Descriptor* d) noexcept { return d->high.load(std::memory_order_relaxed); }
+
 // U4
 inline void ring_lightly() noexcept {
   if (mine().sleepers.load(std::memory_order_relaxed) != 0) ring(config().process);
@@ -79,7 +83,9 @@ inline void ring_lightly() noexcept {
 // `d` waits until it is its turn at this worker, or at any other.
 [[gnu::always_inline]] inline void put_back(Worker& w, Descriptor* d) noexcept {
   d->state = ThreadState::kReady;
-  if (!w.ring.try_push(d)) [[unlikely]]
+  if (is_high(d)) [[unlikely]]
+    mine().high.push(d);
+  else if (!w.ring.try_push(d)) [[unlikely]]
     mine().ready.push(d);
   ring_lightly();
 }
@@ -98,7 +104,8 @@ inline bool is_on_native(const Worker& w) noexcept {
 // The next of the worker's ring, unless it may be somebody else's turn: for that there is schedule_slowly(). `mask`: how often
 // to look. Null: there is none, others may come first, or somebody wants to know where it was.
 [[gnu::always_inline]] inline Descriptor* take_next(Worker& w, std::uint32_t mask) noexcept {
-  if (((w.takes + 1) & mask) == 0 || has_timers() || finished() || config().hooks.moved || !w.deque.looks_empty())
+  if (((w.takes + 1) & mask) == 0 || has_timers() || finished() || high_is_ready() || config().hooks.moved ||
+      !w.deque.looks_empty())
     return nullptr;
   Descriptor* const d = w.ring.pop();
   if (d) ++w.takes;

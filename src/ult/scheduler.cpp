@@ -39,6 +39,8 @@ namespace {
 
 using native::finished;
 using native::has_timers;
+using native::high_is_ready;
+using native::is_high;
 using native::is_on_native;
 using native::is_out_of_stack;
 using native::kClockMask;
@@ -54,6 +56,7 @@ using native::spill;
 using native::take_next;
 
 constexpr std::size_t kNativeStackBytes = 512 * 1024;
+constexpr std::uint32_t kHighMask = 15;  // T5
 // After so many ticks of the clock, about 1 and 8 ms, what other workers and other processes have comes first.
 constexpr std::uint64_t kNearTicks = std::uint64_t{1} << 21, kFarTicks = std::uint64_t{1} << 24;
 
@@ -317,14 +320,25 @@ Descriptor* take_start(Worker& w) noexcept {
   return room.thread;
 }
 
+// Of a thread that was taken from a queue of this process, or null.
+Descriptor* bring_stack(Descriptor* d) noexcept {
+  if (!d || d->placement == Placement::kBegun) return d;
+  (the_config.apart ? the_config.hooks.start_placed : the_config.hooks.bring_placed)(d);
+  d->placement = Placement::kBegun;
+  return d;
+}
+
 // A thread that has not begun, of another process or asked for from outside.
 Descriptor* take_new(Worker& w) noexcept {
-  if (Descriptor* d = mine().placed.pop()) {
-    (the_config.apart ? the_config.hooks.start_placed : the_config.hooks.bring_placed)(d);
-    return d;
-  }
+  if (Descriptor* d = mine().placed.pop()) return bring_stack(d);
+  if (Descriptor* d = mine().hinted.pop()) return bring_stack(d);
   return take_start(w);
 }
+
+// T5. A high one takes its turn before the others, unless it is theirs.
+bool high_has_turn(Worker& w) noexcept { return (++w.high_turns & kHighMask) != 0; }
+Descriptor* take_high() noexcept { return high_is_ready() ? bring_stack(mine().high.pop()) : nullptr; }
+Descriptor* take_high_first(Worker& w) noexcept { return high_is_ready() && high_has_turn(w) ? take_high() : nullptr; }
 
 // The newest of the worker's deque, or null.
 Descriptor* take_own(Worker& w) noexcept {
@@ -403,7 +417,9 @@ Descriptor* take_ready(Worker& w) noexcept {
 bool finds_nothing(const ProcessQueues& q) noexcept {
   for (int i = 0; i < q.workers; ++i)
     if (!q.worker[i].ring.looks_empty()) return false;
-  return q.ready.count.load(std::memory_order_seq_cst) == 0 && q.placed.count.load(std::memory_order_seq_cst) == 0;
+  for (const Queue* queue : {&q.high, &q.ready, &q.placed, &q.hinted})
+    if (queue->count.load(std::memory_order_seq_cst) != 0) return false;
+  return true;
 }
 
 // Waits a little; longer the more often in a row nothing was found. Sleeps in the doorbell after a while.
@@ -469,7 +485,12 @@ void* op_end(Worker& w, Descriptor* self, void*) {
       the_config.hooks.wake_apart(waiter, self);
       return schedule(w);
     }
-    if (!waiter->os_thread && the_config.hooks.home(waiter) == the_config.process) return resume_here(w, waiter);
+    if (!waiter->os_thread && the_config.hooks.home(waiter) == the_config.process) {
+      if (is_high(waiter) || !high_is_ready()) [[likely]]
+        return resume_here(w, waiter);
+      put_back(w, waiter);
+      return schedule(w);
+    }
     ++w.counters.joins_remote;
     make_ready(waiter, false);
   }
@@ -510,7 +531,12 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
 void* op_yield(Worker& w, Descriptor* self, void*) {
   poll();
   run_timers();
-  Descriptor* next = take_own(w);
+  Descriptor* next = nullptr;
+  if ((is_high(self) || high_is_ready()) && high_has_turn(w)) [[unlikely]] {
+    next = take_high();
+    if (!next && is_high(self)) return go_on(w, self);
+  }
+  if (!next) next = take_own(w);
   if (!next) next = take_ready(w);
   if (!next && (++w.fruitless_yields & 7) == 0) {
     next = steal_any(w);
@@ -533,8 +559,7 @@ void* op_fork_placed(Worker& w, Descriptor* self, void* argument) {
     the_config.hooks.place_apart(child, process);
     return go_on(w, self);
   }
-  the_config.queues[process]->placed.push(child);
-  ring(process);
+  push_placed(child, process);
   return go_on(w, self);
 }
 
@@ -694,8 +719,15 @@ void make_ready(Descriptor* d, bool released) noexcept {
   Worker* const w = home == the_config.process ? current_worker() : nullptr;
   if (w && is_on_native(*w)) return put_back(*w, d);
   d->state = ThreadState::kReady;
-  the_config.queues[home]->ready.push(d);
+  ProcessQueues& q = *the_config.queues[home];
+  (is_high(d) ? q.high : q.ready).push(d);
   ring(home);
+}
+
+void push_placed(Descriptor* child, int process) noexcept {
+  ProcessQueues& q = *the_config.queues[process];
+  (is_high(child) ? q.high : child->placement == Placement::kHinted ? q.hinted : q.placed).push(child);
+  ring(process);
 }
 
 void* schedule(Worker& w) noexcept { return native::schedule(w); }
@@ -710,8 +742,10 @@ void* native::schedule_slowly(Worker& w) noexcept {
     // Who waits for a time is not kept waiting by those who always find work.
     run_timers();
     if ((++w.schedules & 15) == 0) net::poll_idle_transport();
-    Descriptor* d = take_own(w);
+    Descriptor* d = take_high_first(w);
+    if (!d) d = take_own(w);
     if (!d) d = take_ready(w);
+    if (!d) d = take_high();
     if (!d) {
       poll();
       d = steal_any(w);
@@ -734,9 +768,11 @@ Descriptor* take_across(int victim, std::uint64_t start) noexcept {
   const auto workers = static_cast<std::uint64_t>(q.workers);
   const auto pass = [&q, victim](Descriptor* d) {
     d->state = ThreadState::kReady;
-    q.ready.push(d);
+    (is_high(d) ? q.high : q.ready).push(d);
     ring(victim);
   };
+  const auto may_leave = [](const Descriptor* d) { return d->pins == 0 && d->placement != Placement::kPlaced; };
+  if (Descriptor* d = q.high.pop_if(may_leave)) return d;
   for (std::uint64_t i = 0; i < workers; ++i) {
     Worker& v = q.worker[(start + i) % workers];
     // A pinned thread would hide the younger ones for as long as its worker computes: it goes where its own process
@@ -750,7 +786,17 @@ Descriptor* take_across(int victim, std::uint64_t start) noexcept {
       pass(d);
     }
   }
-  return q.ready.pop_if([](const Descriptor* d) { return d->pins == 0; });
+  if (Descriptor* d = q.ready.pop_if(may_leave)) return d;
+  return q.hinted.pop();
+}
+
+bool worth_a_look(int victim) noexcept {
+  ProcessQueues& q = *the_config.queues[victim];
+  for (const Queue* queue : {&q.high, &q.ready, &q.hinted})
+    if (queue->count.load(std::memory_order_relaxed) != 0) return true;
+  for (int i = 0; i < q.workers; ++i)
+    if (!q.worker[i].deque.looks_empty() || !q.worker[i].ring.looks_empty()) return true;
+  return false;
 }
 
 void on_native(Operation op, void* argument) noexcept {
@@ -827,12 +873,13 @@ void slow::bring(Descriptor* child) noexcept {
   child->stack_process = the_config.process;
 }
 
-void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept {
+void fork_placed(Descriptor* child, void (*invoke)(void*), int process, Placement placement) noexcept {
   Worker* w = current_worker();
   ++w->counters.forked;
   if (child->stack_process != the_config.process) [[unlikely]]
     slow::bring(child);
   child->os_process = process;
+  child->placement = placement;
   prepare_first(child, invoke);
   on_native(&op_fork_placed, child);
 }
@@ -900,7 +947,7 @@ void end_thread() noexcept { end_current(); }
 void yield() noexcept {
   Worker* const w = current_worker();
   // Every now and then the others have their turn: who begins, who was woken from elsewhere, what has arrived.
-  Descriptor* const next = fiber::kActive ? nullptr : take_next(*w, kQueuesMask);
+  Descriptor* const next = fiber::kActive || is_high(w->current) ? nullptr : take_next(*w, kQueuesMask);
   if (!next) return on_native(&op_yield, nullptr);
   if (next->needs_acquire || next->fault_frame) return on_native(&op_resume_other, next);
   Descriptor* const self = w->current;

@@ -112,8 +112,11 @@ void make_ready(Descriptor* d, bool released) noexcept;
 // Any process: wakes a sleeping worker of `process`, if any.
 void ring(int process) noexcept;
 
-// Takes one continuation of a worker of `victim`, or a resumed thread, for another process.
+// Takes one continuation of a worker of `victim`, or a resumed thread, for another process; or one that has not begun, which
+// `placement` says and whose stack is with its home().
 Descriptor* take_across(int victim, std::uint64_t start) noexcept;
+// Does `victim` seem to have something for take_across()? A hint.
+bool worth_a_look(int victim) noexcept;
 
 struct Room {
   Descriptor* thread;
@@ -125,7 +128,10 @@ void abandon(Descriptor* d) noexcept;
 void free_thread(Descriptor* d) noexcept;  // its stack is held here, nobody uses it any more; any OS thread
 // An exception left a detached thread: as std::terminate does, with its message.
 [[noreturn]] void terminate_with(Descriptor* d) noexcept;
-void fork_placed(Descriptor* child, void (*invoke)(void*), int process) noexcept;
+// Begins on that process; kHinted: unless another one begins it first.
+void fork_placed(Descriptor* child, void (*invoke)(void*), int process, Placement placement) noexcept;
+// A thread that has not begun, held here from now on: where it waits.
+void push_placed(Descriptor* child, int process) noexcept;
 // True: the thread will free itself, or did end and is free. False: it has ended with an error, which is left in it.
 bool detach(Descriptor* child) noexcept;
 // Ends the current thread from any of its frames; nothing is unwound.

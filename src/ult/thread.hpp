@@ -9,6 +9,8 @@
 // T4. Free threads lie in the lists of workers (no more than Worker::keep each), spare in a process, or returned to it
 //     (freed). A worker that finds none asks for those of the others: it sets their keep to zero, which each owner sees
 //     when it frees a thread, comes to its native stack or looks for work; the owner gives back all and resets it.
+// T5. Threads of high priority that may run, begun or not, lie in their process's queue `high` and in no ring; whoever looks
+//     for a thread to run looks there first, but every 16th time that it finds some, so that normal ones go on as well.
 #pragma once
 
 #include <atomic>
@@ -24,6 +26,13 @@
 namespace ayatori::detail {
 
 struct ThreadValues;  // of keys (tasks)
+
+// How a thread that lies in a queue got there.
+enum class Placement : std::uint8_t {
+  kBegun,   // it has begun, its stack is here
+  kPlaced,  // begins on this process (on(p)); its stack may still be elsewhere
+  kHinted,  // the same, but another process may begin it first (near(p))
+};
 
 // Where a thread stands when it is in no deque, for people (dump); written without order, and not on the fast path.
 enum class ThreadState : std::uint8_t {
@@ -61,16 +70,18 @@ struct alignas(128) Descriptor {
   bool proxy;      // stands for a thread of another process that waits here: wake it by a message (tasks)
   std::atomic<std::uint32_t> os_wake;
   std::int32_t os_process;
-  std::uint64_t ended;  // when, by the fences' clock; kUnknownTick when nobody asked
-  bool parent_handles;  // its parent forked it inside a handler or during an unwinding
-  bool handed_out;      // others may know this thread: its end must look for waiters
-  bool has_values;      // Hooks::thread_ends wants to know of its end
-  bool root;            // the first thread: its end is the job's
+  std::uint64_t ended;     // when, by the fences' clock; kUnknownTick when nobody asked
+  bool parent_handles;     // its parent forked it inside a handler or during an unwinding
+  bool handed_out;         // others may know this thread: its end must look for waiters
+  std::atomic<bool> high;  // priority, T5. A value alone: nothing is ordered by it
+  bool has_values;         // Hooks::thread_ends wants to know of its end
+  bool root;               // the first thread: its end is the job's
   // Down to here what forks and ends write: one pair of cache lines.
   bool proxy_os;                   // of a proxy: which of the two proxy_index is
   bool barrier_last;               // it was the last to arrive
   bool shares;                     // of a read-write lock's waiter: for reading
   std::atomic<bool> cancel_point;  // its wait ends when it is cancelled, with timed_out. Written before it waits
+  Placement placement;             // kBegun but in the queues of which the table in ProcessQueues says so
   std::uint32_t proxy_index;       // the waiter's stack slot, or the number of its OS thread's descriptor
   std::int32_t proxy_process;      // where it waits
   std::int32_t ran_on;             // for Hooks::moved: kMaxWorkers * process + worker where it was suspended
@@ -100,6 +111,7 @@ namespace ayatori::ult {
 inline constexpr std::uint64_t kUnknownTick = ~std::uint64_t{0};  // Descriptor::ended
 
 using detail::Descriptor;
+using detail::Placement;
 using detail::ThreadState;
 
 // First in, first out, linked through Descriptor::next. Guarded by its owner's lock.
@@ -198,6 +210,7 @@ struct alignas(64) Worker {
   std::uint32_t fruitless_yields = 0;
   std::uint32_t schedules = 0;
   std::uint32_t takes = 0;                        // of what is ready
+  std::uint32_t high_turns = 0;                   // T5
   std::uint64_t looked_near = 0, looked_far = 0;  // at what others have, by the processor's clock
   void* native_low = nullptr;                     // of the native stack
   std::size_t native_bytes = 0;
@@ -225,9 +238,11 @@ inline constexpr int kMaxWorkers = 256;
 
 // What the workers of one process share, and what other processes use of it.
 struct alignas(64) ProcessQueues {
-  Queue ready;   // resumed threads; may be stolen by any process unless pinned
-  Queue placed;  // threads that start here (on(p)); their stacks may still be elsewhere
+  Queue ready;                                          // resumed threads; may be stolen by any process unless pinned
+  Queue placed;                                         // Placement::kPlaced; may not be stolen
+  Queue hinted;                                         // Placement::kHinted; may be stolen by any process
   alignas(64) std::atomic<Descriptor*> freed{nullptr};  // stacks of this process freed by others; linked through next
+  alignas(64) Queue high;                               // T5. Of any placement; its count is looked at all the time
   alignas(64) std::atomic<std::uint32_t> sleepers{0};
   std::atomic<std::uint32_t> doorbell{0};
   base::SharedLock slots_lock;

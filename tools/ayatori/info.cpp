@@ -2,12 +2,16 @@
 // `ayatori info`: version, what the machine offers, the knobs with the values in force.
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/knobs.hpp"
 #include "base/status.hpp"
+#include "base/topology.hpp"
 #include "commands.hpp"
 #include "machine.hpp"
 #include "net/bootstrap/job_control.hpp"
@@ -24,6 +28,40 @@ Json offer_json(const Offer& offer) {
   return json;
 }
 
+// Where workers would run by the knobs in force, if they were bound (AYATORI_BIND) and the job were alone.
+struct Places {
+  base::Topology topology;
+  int processes = 1, workers = 1;
+  std::vector<int> cpus;
+};
+Places look_at_places() {
+  Places p;
+  p.topology = base::look_at_topology();
+  p.processes = static_cast<int>(base::knob_int("AYATORI_PROCESSES"));
+  p.workers = static_cast<int>(base::knob_int("AYATORI_WORKERS"));
+  if (p.workers == 0) p.workers = std::max(1, static_cast<int>(p.topology.cpus.size()) / p.processes);
+  p.cpus = base::place_workers(p.topology.cpus, p.processes, p.workers);
+  return p;
+}
+
+template <class Field>
+int count_of(const std::vector<base::Cpu>& cpus, Field field) {
+  std::set<int> seen;
+  for (const base::Cpu& cpu : cpus) seen.insert(cpu.*field);
+  return static_cast<int>(seen.size());
+}
+
+Json places_json(const Places& p) {
+  Json json = {{"source", p.topology.source}, {"cpus", Json::array()}, {"places", Json::array()}};
+  for (const base::Cpu& cpu : p.topology.cpus)
+    json["cpus"].push_back({{"number", cpu.number}, {"package", cpu.package}, {"node", cpu.node}, {"core", cpu.core}});
+  for (std::size_t i = 0; i < p.cpus.size(); ++i)
+    json["places"].push_back({{"process", static_cast<int>(i) / p.workers},
+                              {"worker", static_cast<int>(i) % p.workers},
+                              {"cpu", p.cpus[i]}});
+  return json;
+}
+
 void print_json(const Machine& machine) {
   Json json = {{"schema", 1},
                {"version", AYATORI_VERSION},
@@ -31,6 +69,7 @@ void print_json(const Machine& machine) {
                {"cpu", machine.cpu},
                {"cpus_online", machine.cpus_online},
                {"cpus_usable", machine.cpus_usable},
+               {"topology", places_json(look_at_places())},
                {"memory_bytes", machine.memory_bytes},
                {"memory_available_bytes", machine.memory_available_bytes},
                {"processes_max", net::bootstrap::kMaxProcesses},
@@ -70,6 +109,21 @@ void print_text(const Machine& machine) {
   line("memory",
        base::formatted("{} MiB, {} MiB available", machine.memory_bytes / kMi, machine.memory_available_bytes / kMi));
   line("processes of a job", base::formatted("1..{}", net::bootstrap::kMaxProcesses));
+  text += "\nPlaces of workers\n";
+  const Places places = look_at_places();
+  const std::vector<base::Cpu>& cpus = places.topology.cpus;
+  line("CPUs usable", base::formatted("{} in {} cores, {} NUMA nodes, {} packages (by {})", cpus.size(),
+                                      count_of(cpus, &base::Cpu::core), count_of(cpus, &base::Cpu::node),
+                                      count_of(cpus, &base::Cpu::package), places.topology.source));
+  line("AYATORI_BIND", base::knob_string("AYATORI_BIND"));
+  line("if bound", base::formatted("{} process{} x {} worker{}, alone on the machine:", places.processes,
+                                   places.processes == 1 ? "" : "es", places.workers, places.workers == 1 ? "" : "s"));
+  for (int p = 0; p < places.processes && !places.cpus.empty(); ++p) {
+    std::string numbers;
+    for (int w = 0; w < places.workers; ++w)
+      numbers += base::formatted(" {}", places.cpus[static_cast<std::size_t>(p * places.workers + w)]);
+    line(base::formatted("  process {}", p), "CPU" + numbers);
+  }
   text += "\nFault engines\n";
   line("uffd", offer_text(machine.uffd));
   line("mprotect", offer_text(machine.mprotect));

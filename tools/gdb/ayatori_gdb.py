@@ -114,6 +114,11 @@ class Job:
         thread.invoke = self.field(raw, "invoke", "Q")
         return thread
 
+    def make_queued(self, address, process):
+        if self.field(self.descriptor(address), "placement", "B") != 0:
+            return self.make(address, "placed", "on process %d, not started" % process)
+        return self.make(address, "ready", "on process %d" % process)
+
     def list(self, queue):
         at = self.memory.u64(queue + self.at["Queue.head"])
         for _ in range(1 << 20):
@@ -158,10 +163,9 @@ class Job:
             for i in range(self.workers):
                 whole = note(self.of_worker(p, i)) and whole
             q = self.queues(p)
-            ready = q + self.at["ProcessQueues.ready"]
-            whole = note(self.make(d, "ready", "on process %d" % p) for d in self.list(ready)) and whole
-            placed = q + self.at["ProcessQueues.placed"]
-            whole = note(self.make(d, "placed", "on process %d, not started" % p) for d in self.list(placed)) and whole
+            for queue in "high", "ready", "placed", "hinted":
+                listed = self.list(q + self.at["ProcessQueues." + queue])
+                whole = note(self.make_queued(d, p) for d in listed) and whole
         for p in range(self.processes):
             whole = note(self.waiting(p)) and whole
         return found, whole

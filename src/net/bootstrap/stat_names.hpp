@@ -11,11 +11,11 @@
 
 namespace ayatori::net::bootstrap {
 
-inline constexpr std::array<const char*, 20> kStatNames = {
-    "threads_forked", "steals_local",   "steals_remote", "joins_remote",   "read_faults",
-    "write_faults",   "blocks_fetched", "bytes_sent",    "bytes_received", "messages_sent",
-    "diffs_sent",     "diff_bytes",     "invalidations", "releases",       "acquires",
-    "compute_ns",     "idle_ns",        "fault_ns",      "steal_ns",       "messages_by_memory",
+inline constexpr std::array<const char*, 21> kStatNames = {
+    "threads_forked", "steals_local",       "steals_remote",  "joins_remote",  "read_faults", "write_faults",
+    "blocks_fetched", "bytes_sent",         "bytes_received", "messages_sent", "diffs_sent",  "diff_bytes",
+    "invalidations",  "releases",           "acquires",       "compute_ns",    "idle_ns",     "fault_ns",
+    "steal_ns",       "messages_by_memory", "steals_beyond",
 };
 inline constexpr std::size_t kStats = kStatNames.size();
 inline constexpr std::size_t kStatSlots = 32;  // room in the control memory

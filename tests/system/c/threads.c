@@ -137,6 +137,57 @@ static void attributes_of_objects(void) {
         ayatori_mutexattr_destroy(&m) == 0);
 }
 
+struct asked {
+  ayatori_sem_t go;
+  int before, after;
+};
+static int priority_of(ayatori_thread_t thread) {
+  int policy = -1;
+  struct sched_param param = {-1};
+  CHECK(ayatori_thread_getschedparam(thread, &policy, &param) == 0 && policy == SCHED_OTHER);
+  return param.sched_priority;
+}
+static void* tell_priorities(void* object) {
+  struct asked* a = object;
+  a->before = priority_of(ayatori_thread_self());
+  while (ayatori_sem_wait(&a->go) != 0) {
+  }
+  a->after = priority_of(ayatori_thread_self());
+  return NULL;
+}
+
+/* Inherited or from the attribute, and changed by others while the thread waits, on whatever process. */
+static void priorities(void) {
+  enum { kAsked = 8 };
+  struct asked asked[kAsked];
+  ayatori_thread_t threads[kAsked];
+  ayatori_thread_attr_t explicitly;
+  const struct sched_param normal = {0};
+  CHECK(ayatori_thread_attr_init(&explicitly) == 0);
+  CHECK(ayatori_thread_attr_setinheritsched(&explicitly, AYATORI_EXPLICIT_SCHED) == 0);
+  CHECK(ayatori_thread_attr_setschedparam(&explicitly, &normal) == 0);
+  CHECK(priority_of(ayatori_thread_self()) == 0 && ayatori_thread_setschedprio(ayatori_thread_self(), 1) == 0);
+  for (int i = 0; i < kAsked; ++i) {
+    asked[i].before = asked[i].after = -1;
+    CHECK(ayatori_sem_init(&asked[i].go, 0, 0) == 0);
+    CHECK(ayatori_thread_create(&threads[i], i % 2 ? &explicitly : NULL, tell_priorities, &asked[i]) == 0);
+  }
+  CHECK(priority_of(ayatori_thread_self()) == 1);
+  for (int i = 0; i < kAsked; ++i) {
+    CHECK(ayatori_thread_setschedprio(threads[i], i < kAsked / 2) == 0);
+    CHECK(priority_of(threads[i]) == (i < kAsked / 2));
+    CHECK(ayatori_sem_post(&asked[i].go) == 0);
+  }
+  for (int i = 0; i < kAsked; ++i) {
+    CHECK(ayatori_thread_join(threads[i], NULL) == 0);
+    CHECK(asked[i].before == (i % 2 ? 0 : 1) || asked[i].before == (i < kAsked / 2)); /* changed before it began */
+    CHECK(asked[i].after == (i < kAsked / 2));
+    CHECK(ayatori_sem_destroy(&asked[i].go) == 0);
+  }
+  CHECK(ayatori_thread_setschedprio(ayatori_thread_self(), 0) == 0);
+  CHECK(ayatori_thread_attr_destroy(&explicitly) == 0);
+}
+
 void threads_scheduling(void) {
   ayatori_thread_attr_t attr;
   struct sched_param param = {7};
@@ -158,6 +209,11 @@ void threads_scheduling(void) {
   CHECK(ayatori_thread_attr_setschedparam(&attr, &param) == EINVAL);
   CHECK(ayatori_thread_attr_getschedparam(&attr, &param) == 0 && param.sched_priority == 0);
   CHECK(ayatori_thread_attr_setschedparam(&attr, &param) == 0);
+  param.sched_priority = 1;
+  CHECK(ayatori_thread_attr_setschedparam(&attr, &param) == 0);
+  param.sched_priority = 2;
+  CHECK(ayatori_thread_attr_setschedparam(&attr, &param) == EINVAL);
+  CHECK(ayatori_thread_attr_getschedparam(&attr, &param) == 0 && param.sched_priority == 1);
   size_t bytes = 0;
   void* lowest = &bytes;
   CHECK(ayatori_thread_attr_getguardsize(&attr, &bytes) == 0 && bytes >= 4096 && bytes % 4096 == 0);
@@ -170,11 +226,14 @@ void threads_scheduling(void) {
   ayatori_thread_t thread;
   void* result = NULL;
   CHECK(ayatori_thread_create(&thread, &attr, give_back, &object) == 0);
-  CHECK(ayatori_thread_getschedparam(thread, &n, &param) == 0 && n == SCHED_OTHER && param.sched_priority == 0);
+  CHECK(ayatori_thread_getschedparam(thread, &n, &param) == 0 && n == SCHED_OTHER && param.sched_priority == 1);
+  param.sched_priority = 0;
   CHECK(ayatori_thread_setschedparam(thread, SCHED_OTHER, &param) == 0);
+  CHECK(ayatori_thread_getschedparam(thread, &n, &param) == 0 && param.sched_priority == 0);
   CHECK(ayatori_thread_setschedparam(thread, SCHED_FIFO, &param) == ENOTSUP);
   CHECK(ayatori_thread_setschedparam(thread, -5, &param) == EINVAL);
-  CHECK(ayatori_thread_setschedprio(thread, 0) == 0 && ayatori_thread_setschedprio(thread, 1) == EINVAL);
+  CHECK(ayatori_thread_setschedprio(thread, 1) == 0 && ayatori_thread_setschedprio(thread, 2) == EINVAL &&
+        ayatori_thread_setschedprio(thread, -1) == EINVAL);
   CHECK(ayatori_thread_join(thread, &result) == 0 && result == &object);
   CHECK(ayatori_thread_getschedparam(thread, &n, &param) == ESRCH && ayatori_thread_setschedprio(thread, 0) == ESRCH);
   CHECK(ayatori_thread_getschedparam(0, &n, &param) == ESRCH);
@@ -183,6 +242,7 @@ void threads_scheduling(void) {
   CHECK(ayatori_thread_setconcurrency(0) == 0);
   CHECK(ayatori_thread_attr_destroy(&attr) == 0);
   attributes_of_objects();
+  priorities();
 }
 
 struct detached {

@@ -39,6 +39,16 @@ for transport in tcp $ucx; do
   runs "$@" "$work/bin/cilksort" 300000 && moved
   runs "$@" "$work/bin/locals" 20
 done
+# Three processes a host: idle workers ask those of their own first. If they asked at random, three steals of five would come
+# from the other host.
+all=0 beyond=0
+for run in 1 2 3 4; do
+  runs a,b --rsh "$here" -n 6 --stats="$stats" -- "$work/bin/uts" T1
+  all=$((all + $(stat_total "$stats" steals_remote)))
+  beyond=$((beyond + $(stat_total "$stats" steals_beyond)))
+done
+{ [ $beyond -gt 0 ] && [ $((2 * beyond)) -lt $all ]; } ||
+  complain "$beyond of $all steals came from another host"
 hosts a,b,c --rsh "$here" -w 2 --stats -- "$work/bin/nqueens" 11
 is 0 && says '^check: ok$' && tells 'statistics of .*nqueens .3 processes.' && tells 'steals_remote'
 runs a,b --rsh "$here" -w 2 -- "$work/bin/uts" T1

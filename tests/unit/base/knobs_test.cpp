@@ -53,16 +53,16 @@ TEST_F(Knobs, DefaultsAreInForceBeforeLoading) {
   EXPECT_EQ(knob_int("AYATORI_WORKERS"), 0);
   EXPECT_EQ(knob_string("AYATORI_ENGINE"), "auto");
   EXPECT_EQ(knob_string("AYATORI_STATS"), "");
-  EXPECT_FALSE(knob_bool("AYATORI_PIN_WORKERS"));
+  EXPECT_FALSE(knob_bool("AYATORI_CHECK"));
 }
 
 TEST_F(Knobs, EnvironmentOverridesDefaults) {
-  ASSERT_TRUE(load({"HOME=/", "AYATORI_STACK_SIZE=256K", "AYATORI_ENGINE=mprotect", "AYATORI_PIN_WORKERS=yes",
+  ASSERT_TRUE(load({"HOME=/", "AYATORI_STACK_SIZE=256K", "AYATORI_ENGINE=mprotect", "AYATORI_CHECK=yes",
                     "AYATORI_STATS=/tmp/a=b.json", "AYATORI_NET_DELAY=1500", "AYATORI_SPACE_BASE=0x1000000000"})
                   .ok());
   EXPECT_EQ(knob_size("AYATORI_STACK_SIZE"), 262'144u);
   EXPECT_EQ(knob_string("AYATORI_ENGINE"), "mprotect");
-  EXPECT_TRUE(knob_bool("AYATORI_PIN_WORKERS"));
+  EXPECT_TRUE(knob_bool("AYATORI_CHECK"));
   EXPECT_EQ(knob_string("AYATORI_STATS"), "/tmp/a=b.json");
   EXPECT_EQ(knob_int("AYATORI_NET_DELAY"), 1'500);
   EXPECT_EQ(knob_size("AYATORI_SPACE_BASE"), 0x1000000000u);
@@ -79,7 +79,7 @@ TEST_F(Knobs, BadValueNamesKnobValueAndRangeAndChangesNothing) {
   EXPECT_EQ(knob_int("AYATORI_WORKERS"), 0);
   for (const char* bad :
        {"AYATORI_WORKERS=-1", "AYATORI_WORKERS=257", "AYATORI_WORKERS=", "AYATORI_WORKERS=2x", "AYATORI_ENGINE=sigsegv",
-        "AYATORI_ENGINE=", "AYATORI_ENGINE=uffd|mprotect", "AYATORI_PIN_WORKERS=maybe", "AYATORI_SPACE_SIZE=1M",
+        "AYATORI_ENGINE=", "AYATORI_ENGINE=uffd|mprotect", "AYATORI_CHECK=maybe", "AYATORI_SPACE_SIZE=1M",
         "AYATORI_SPACE_SIZE=99999999999999999999T", "AYATORI_SPACE_BASE=0x200000001000", "AYATORI_BLOCK_SIZE=64Q"}) {
     EXPECT_FALSE(load({bad}).ok()) << bad;
   }
