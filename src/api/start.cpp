@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/c_cancel.hpp"
 #include "api/check_mode.hpp"
 #include "base/identity.hpp"
 #include "base/knobs.hpp"
@@ -30,6 +31,7 @@
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
+#include "tasks/waiting_calls.hpp"
 #include "ult/fiber.hpp"
 #include "ult/scheduler.hpp"
 
@@ -154,6 +156,7 @@ __attribute__((constructor(101))) void start() {
   }
   gas::heap::set_hooks(heap_hooks);
   tasks::attach(self, workers_asked(neighbours()), {check_mode::thread_moved_hook(), check_mode::enter_worker});
+  tasks::waiting_calls::start(end_cancelled);
 }
 
 }  // namespace

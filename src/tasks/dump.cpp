@@ -30,6 +30,7 @@
 #include "tasks/stop.hpp"
 #include "tasks/sync.hpp"
 #include "tasks/unwind.hpp"
+#include "tasks/waits.hpp"
 #include "ult/scheduler.hpp"
 
 namespace ayatori::tasks::dump {
@@ -160,6 +161,7 @@ std::string Dump::waited(const Descriptor& d) {
       return base::formatted("sleeps for another {} ms", left_ns > 0 ? left_ns / base::kNsPerMs : 0);
     }
     case ThreadState::kFaulting: return "waits for a page of another process";
+    case ThreadState::kCalling: return waits::describe(d.wait_value);
     default: return "";
   }
 }

@@ -28,6 +28,7 @@
 #include "tasks/overflow.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/victims.hpp"
+#include "tasks/waits.hpp"
 #include "ult/current.hpp"
 #include "ult/fiber.hpp"
 #include "ult/native.hpp"
@@ -74,6 +75,7 @@ struct State {
   std::atomic<std::int64_t> asked_ns{0};
   std::atomic<bool> running{false};
   std::atomic<bool> left{false};
+  void (*completes)() = nullptr;  // what arrives from other processes; null: nothing ever does
 };
 State& state() noexcept {
   static State s;
@@ -481,6 +483,11 @@ void attach(int self, int workers, const Watch& watch) {
   c.hooks.moved = watch.moved;
   s.worker_enters = watch.worker_enters;
   if (apart) remote::set_hooks(c.hooks);
+  s.completes = c.hooks.poll;
+  c.hooks.poll = [] {
+    if (state().completes) state().completes();
+    waits::look();
+  };
   ult::configure(c);
   ult::park::start(dsm::signal_restorer());
   q.workers = workers;  // read by thieves after the start barrier of run()

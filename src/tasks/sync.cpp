@@ -15,6 +15,7 @@
 #include "tasks/sync_ask.hpp"
 #include "tasks/sync_object.hpp"
 #include "tasks/sync_statics.hpp"
+#include "tasks/waits.hpp"
 #include "ult/cancellation.hpp"
 #include "ult/current.hpp"
 #include "ult/native.hpp"
@@ -853,6 +854,7 @@ std::uint32_t semaphore_value(Handle h) noexcept {
 }
 
 void end_cancelled_wait(Descriptor* d) {
+  if (waits::end_cancelled(d)) return;
   auto* const o = static_cast<Object*>(std::atomic_ref(d->wait_condition).load(std::memory_order_seq_cst));  // X2
   if (o) {
     o->guard.lock();

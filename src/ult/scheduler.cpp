@@ -67,10 +67,12 @@ struct Timer {
   std::uint64_t tag;
 };
 
+bool is_later(const Timer& a, const Timer& b) noexcept { return a.when_ns > b.when_ns; }
+
 // Private to the process.
 struct State {
   base::SharedLock timers_lock;
-  std::vector<Timer> timers;  // Guarded by timers_lock.
+  std::vector<Timer> timers;  // a heap, the earliest first. Guarded by timers_lock.
 
   base::SharedLock starts_lock;
   Start* first_start = nullptr;          // Guarded by starts_lock.
@@ -243,20 +245,12 @@ void run_timers() {
   for (;;) {
     Timer due{};
     s.timers_lock.lock();
-    std::int64_t next = INT64_MAX;
-    std::size_t found = s.timers.size();
-    for (std::size_t i = 0; i < s.timers.size(); ++i) {
-      if (s.timers[i].when_ns <= now && found == s.timers.size())
-        found = i;
-      else
-        next = std::min(next, s.timers[i].when_ns);
-    }
-    if (found < s.timers.size()) {
-      due = s.timers[found];
-      s.timers[found] = s.timers.back();
+    if (!s.timers.empty() && s.timers.front().when_ns <= now) {
+      due = s.timers.front();
+      std::ranges::pop_heap(s.timers, is_later);
       s.timers.pop_back();
     }
-    next_timer_ns.store(next, std::memory_order_relaxed);
+    next_timer_ns.store(s.timers.empty() ? INT64_MAX : s.timers.front().when_ns, std::memory_order_relaxed);
     s.timers_lock.unlock();
     if (!due.thread) return;
     if (!due.expired || due.expired(due.thread, due.tag)) make_ready(due.thread, true);
@@ -981,6 +975,7 @@ void add_timer(Descriptor* d, std::int64_t when_ns, bool (*expired)(Descriptor*,
   State& s = state();
   s.timers_lock.lock();
   s.timers.push_back({when_ns, d, expired, tag});
+  std::ranges::push_heap(s.timers, is_later);
   if (when_ns < next_timer_ns.load(std::memory_order_relaxed)) next_timer_ns.store(when_ns, std::memory_order_relaxed);
   s.timers_lock.unlock();
 }

@@ -44,7 +44,8 @@ enum class ThreadState : std::uint8_t {
   kWaiting,
   kSleeping,
   kFaulting,
-  kEnded
+  kEnded,
+  kCalling  // waits in a call of the C library: wait_value says which (tasks)
 };
 
 struct alignas(128) Descriptor {

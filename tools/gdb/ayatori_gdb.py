@@ -14,9 +14,9 @@ import gdb
 import gdb.unwinder
 
 FRAMES_MAX = 64
-STATES = ("free", "ready", "running", "joining", "locking", "waiting", "sleeping", "faulting", "ended")
+STATES = ("free", "ready", "running", "joining", "locking", "waiting", "sleeping", "faulting", "ended", "calling")
 KINDS = ("a freed object", "mutex", "condition variable", "barrier", "semaphore", "read-write lock")
-WAITING = ("joining", "locking", "waiting", "sleeping", "faulting")
+WAITING = ("joining", "locking", "waiting", "sleeping", "faulting", "calling")
 SAVED = ("r15", "r14", "r13", "r12", "rbx", "rbp", "rip")  # at a saved stack pointer: src/ult/arch
 CONTEXT = ("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx",
            "rsp", "rip")  # of a ucontext_t, from byte 40 on
@@ -199,6 +199,8 @@ class Job:
             return "sleeps"
         if state == "faulting":
             return "waits for a page of another process"
+        if state == "calling":
+            return "waits in a call of the C library"
         if wait == 0:
             return "waits for what another process keeps"
         if state == "joining":

@@ -55,6 +55,7 @@ bool catch_syscall(ucontext_t* context) noexcept;
 
 // os_thread.cpp: dispatch or wrapped functions, by the knob AYATORI_SYSCALLS and what the kernel grants.
 void choose_syscall_mode(int processes);
+bool guards_calls() noexcept;  // by one of the two
 // Wrapped functions have to make buffers in the space accessible on the calling thread, now.
 bool wrapping() noexcept;
 

@@ -79,6 +79,7 @@ const Engine& start_engine(const char* wanted, int processes, const FaultHooks& 
   fault::bind_program_signals();
   fault::bind_process_calls();
   fault::bind_wrappers();
+  fault::bind_waiting_calls();
   return *chosen;
 }
 

@@ -26,6 +26,7 @@ namespace ayatori::dsm::fault {
 void bind_program_signals();
 void bind_process_calls();
 void bind_wrappers();
+void bind_waiting_calls();
 
 // The definition that ours hides, looked up on first use.
 template <class F>

@@ -100,6 +100,8 @@ void choose_syscall_mode(int processes) {
   }
 }
 
+bool guards_calls() noexcept { return dispatch.mode != Mode::kNone; }
+
 // With dispatch, wrapped functions do it on the program's own OS threads, whose calls nobody catches.
 bool wrapping() noexcept {
   return dispatch.mode == Mode::kWrap || (dispatch.mode == Mode::kDispatch && selector == kSelectorAllow);

@@ -20,6 +20,7 @@
 #include "dsm/fault/engines.hpp"
 #include "dsm/fault/interpose.hpp"
 #include "dsm/fault/signals.hpp"
+#include "dsm/fault/waiting.hpp"
 
 extern "C" void ayt_call_on(void* stack_top, void (*function)(void* argument, void* caller_sp), void* argument);
 
@@ -48,6 +49,7 @@ struct Fork {
 
 // In the child, before user code runs: the space becomes its own (F1).
 void make_private() {
+  set_waiting_calls(nullptr);  // no worker goes on here
   forget_faults();
   const gas::Layout& l = gas::layout();
   void* base = reinterpret_cast<void*>(l.base);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Library functions that hand the program's memory to the kernel. Where Syscall User Dispatch is missing, with
+// Library functions that hand the program's memory to the kernel. Those that may wait are, on user-level threads, made by the
+// layer above (waiting.hpp). Where Syscall User Dispatch is missing, with
 // AYATORI_SYSCALLS=wrap, and on OS threads that the program makes itself, they make buffers in the space accessible.
 // Everywhere else they pass straight on. Calls that the C library makes inside (stdio, getaddrinfo ...) are not seen, so
 // fread and fwrite go through private memory.
@@ -28,6 +29,7 @@
 #include "dsm/fault/dispatch.hpp"
 #include "dsm/fault/engines.hpp"
 #include "dsm/fault/interpose.hpp"
+#include "dsm/fault/waiting.hpp"
 
 namespace ayatori::dsm::fault {
 namespace {
@@ -37,14 +39,6 @@ struct StdioState {
   Hidden<std::size_t(const void*, std::size_t, std::size_t, FILE*)> fwrite{"fwrite"};
 };
 constinit StdioState stdio;
-
-template <class T>
-long word(T value) {
-  if constexpr (std::is_pointer_v<T>)
-    return reinterpret_cast<long>(value);
-  else
-    return static_cast<long>(value);
-}
 
 bool is_ours(const void* buffer) noexcept { return wrapping() && gas::contains(buffer); }
 
@@ -129,40 +123,57 @@ using namespace ayatori::dsm;
     return hidden.get() arguments; /* NOLINT(bugprone-macro-parentheses): a list that has its own */ \
   }
 
+// The same for a function that may wait: `waits` is the call on a user-level thread.
+#define WRAP_WAITING(result, name, parameters, arguments, waits, condition, guarded)                 \
+  extern "C" result name parameters {                                                                \
+    static constinit fault::Hidden<result parameters> hidden{#name};                                 \
+    if (fault::may_let_others_run()) return static_cast<result>(fault::waits);                       \
+    if (condition) return static_cast<result>(fault::guarded);                                       \
+    return hidden.get() arguments; /* NOLINT(bugprone-macro-parentheses): a list that has its own */ \
+  }
+
 using fault::any_ours;
 using fault::is_ours;
 
 // ---- data
-WRAP(ssize_t, read, (int fd, void* p, std::size_t n), (fd, p, n), is_ours(p), call(SYS_read, fd, p, n))
-WRAP(ssize_t, __read_chk, (int fd, void* p, std::size_t n, std::size_t room), (fd, p, n, room), n <= room && is_ours(p),
-     call(SYS_read, fd, p, n))
-WRAP(ssize_t, write, (int fd, const void* p, std::size_t n), (fd, p, n), is_ours(p), call(SYS_write, fd, p, n))
-WRAP(ssize_t, pread, (int fd, void* p, std::size_t n, off_t at), (fd, p, n, at), is_ours(p),
-     call(SYS_pread64, fd, p, n, at))
-WRAP(ssize_t, pread64, (int fd, void* p, std::size_t n, off64_t at), (fd, p, n, at), is_ours(p),
-     call(SYS_pread64, fd, p, n, at))
+WRAP_WAITING(ssize_t, read, (int fd, void* p, std::size_t n), (fd, p, n), waiting_call(SYS_read, fd, p, n), is_ours(p),
+             call(SYS_read, fd, p, n))
+extern "C" ssize_t __read_chk(int fd, void* p, std::size_t n, std::size_t room) {
+  static constinit fault::Hidden<ssize_t(int, void*, std::size_t, std::size_t)> hidden{"__read_chk"};
+  return n <= room ? read(fd, p, n) : hidden.get()(fd, p, n, room);
+}
+WRAP_WAITING(ssize_t, write, (int fd, const void* p, std::size_t n), (fd, p, n), waiting_call(SYS_write, fd, p, n),
+             is_ours(p), call(SYS_write, fd, p, n))
+WRAP_WAITING(ssize_t, pread, (int fd, void* p, std::size_t n, off_t at), (fd, p, n, at),
+             waiting_call(SYS_pread64, fd, p, n, at), is_ours(p), call(SYS_pread64, fd, p, n, at))
+WRAP_WAITING(ssize_t, pread64, (int fd, void* p, std::size_t n, off64_t at), (fd, p, n, at),
+             waiting_call(SYS_pread64, fd, p, n, at), is_ours(p), call(SYS_pread64, fd, p, n, at))
 WRAP(ssize_t, pwrite, (int fd, const void* p, std::size_t n, off_t at), (fd, p, n, at), is_ours(p),
      call(SYS_pwrite64, fd, p, n, at))
 WRAP(ssize_t, pwrite64, (int fd, const void* p, std::size_t n, off64_t at), (fd, p, n, at), is_ours(p),
      call(SYS_pwrite64, fd, p, n, at))
-WRAP(ssize_t, readv, (int fd, const iovec* v, int n), (fd, v, n), any_ours(v, n), call(SYS_readv, fd, v, n))
-WRAP(ssize_t, writev, (int fd, const iovec* v, int n), (fd, v, n), any_ours(v, n), call(SYS_writev, fd, v, n))
-WRAP(ssize_t, preadv, (int fd, const iovec* v, int n, off_t at), (fd, v, n, at), any_ours(v, n),
-     call(SYS_preadv, fd, v, n, at))
+WRAP_WAITING(ssize_t, readv, (int fd, const iovec* v, int n), (fd, v, n), waiting_call(SYS_readv, fd, v, n),
+             any_ours(v, n), call(SYS_readv, fd, v, n))
+WRAP_WAITING(ssize_t, writev, (int fd, const iovec* v, int n), (fd, v, n), waiting_call(SYS_writev, fd, v, n),
+             any_ours(v, n), call(SYS_writev, fd, v, n))
+WRAP_WAITING(ssize_t, preadv, (int fd, const iovec* v, int n, off_t at), (fd, v, n, at),
+             waiting_call(SYS_preadv, fd, v, n, at), any_ours(v, n), call(SYS_preadv, fd, v, n, at))
 WRAP(ssize_t, pwritev, (int fd, const iovec* v, int n, off_t at), (fd, v, n, at), any_ours(v, n),
      call(SYS_pwritev, fd, v, n, at))
-WRAP(ssize_t, recv, (int fd, void* p, std::size_t n, int flags), (fd, p, n, flags), is_ours(p),
-     call(SYS_recvfrom, fd, p, n, flags))
-WRAP(ssize_t, send, (int fd, const void* p, std::size_t n, int flags), (fd, p, n, flags), is_ours(p),
-     call(SYS_sendto, fd, p, n, flags))
-WRAP(ssize_t, recvfrom, (int fd, void* p, std::size_t n, int flags, sockaddr* from, socklen_t* bytes),
-     (fd, p, n, flags, from, bytes), is_ours(p) || is_ours(from) || is_ours(bytes),
-     call(SYS_recvfrom, fd, p, n, flags, from, bytes))
-WRAP(ssize_t, sendto, (int fd, const void* p, std::size_t n, int flags, const sockaddr* to, socklen_t bytes),
-     (fd, p, n, flags, to, bytes), is_ours(p) || is_ours(to), call(SYS_sendto, fd, p, n, flags, to, bytes))
-WRAP(ssize_t, recvmsg, (int fd, msghdr* m, int flags), (fd, m, flags), any_ours(m), call(SYS_recvmsg, fd, m, flags))
-WRAP(ssize_t, sendmsg, (int fd, const msghdr* m, int flags), (fd, m, flags), any_ours(m),
-     call(SYS_sendmsg, fd, m, flags))
+WRAP_WAITING(ssize_t, recv, (int fd, void* p, std::size_t n, int flags), (fd, p, n, flags),
+             waiting_call(SYS_recvfrom, fd, p, n, flags), is_ours(p), call(SYS_recvfrom, fd, p, n, flags))
+WRAP_WAITING(ssize_t, send, (int fd, const void* p, std::size_t n, int flags), (fd, p, n, flags),
+             waiting_call(SYS_sendto, fd, p, n, flags), is_ours(p), call(SYS_sendto, fd, p, n, flags))
+WRAP_WAITING(ssize_t, recvfrom, (int fd, void* p, std::size_t n, int flags, sockaddr* from, socklen_t* bytes),
+             (fd, p, n, flags, from, bytes), waiting_call(SYS_recvfrom, fd, p, n, flags, from, bytes),
+             is_ours(p) || is_ours(from) || is_ours(bytes), call(SYS_recvfrom, fd, p, n, flags, from, bytes))
+WRAP_WAITING(ssize_t, sendto, (int fd, const void* p, std::size_t n, int flags, const sockaddr* to, socklen_t bytes),
+             (fd, p, n, flags, to, bytes), waiting_call(SYS_sendto, fd, p, n, flags, to, bytes),
+             is_ours(p) || is_ours(to), call(SYS_sendto, fd, p, n, flags, to, bytes))
+WRAP_WAITING(ssize_t, recvmsg, (int fd, msghdr* m, int flags), (fd, m, flags), waiting_call(SYS_recvmsg, fd, m, flags),
+             any_ours(m), call(SYS_recvmsg, fd, m, flags))
+WRAP_WAITING(ssize_t, sendmsg, (int fd, const msghdr* m, int flags), (fd, m, flags),
+             waiting_call(SYS_sendmsg, fd, m, flags), any_ours(m), call(SYS_sendmsg, fd, m, flags))
 WRAP(int, recvmmsg, (int fd, mmsghdr* m, unsigned n, int flags, timespec* time), (fd, m, n, flags, time),
      any_ours(m, n) || is_ours(time), call(SYS_recvmmsg, fd, m, n, flags, time))
 WRAP(int, sendmmsg, (int fd, mmsghdr* m, unsigned n, int flags), (fd, m, n, flags), any_ours(m, n),
@@ -205,21 +216,25 @@ WRAP(int, pipe, (int* fds) noexcept, (fds), is_ours(fds), call(SYS_pipe2, fds, 0
 WRAP(int, pipe2, (int* fds, int flags) noexcept, (fds, flags), is_ours(fds), call(SYS_pipe2, fds, flags))
 WRAP(int, socketpair, (int domain, int type, int protocol, int* fds) noexcept, (domain, type, protocol, fds),
      is_ours(fds), call(SYS_socketpair, domain, type, protocol, fds))
-WRAP(int, accept, (int fd, sockaddr* from, socklen_t* bytes), (fd, from, bytes), is_ours(from) || is_ours(bytes),
-     call(SYS_accept, fd, from, bytes))
-WRAP(int, connect, (int fd, const sockaddr* to, socklen_t bytes), (fd, to, bytes), is_ours(to),
-     call(SYS_connect, fd, to, bytes))
+WRAP_WAITING(int, accept, (int fd, sockaddr* from, socklen_t* bytes), (fd, from, bytes),
+             waiting_call(SYS_accept, fd, from, bytes), is_ours(from) || is_ours(bytes),
+             call(SYS_accept, fd, from, bytes))
+WRAP_WAITING(int, connect, (int fd, const sockaddr* to, socklen_t bytes), (fd, to, bytes),
+             waiting_call(SYS_connect, fd, to, bytes), is_ours(to), call(SYS_connect, fd, to, bytes))
 WRAP(int, bind, (int fd, const sockaddr* at, socklen_t bytes) noexcept, (fd, at, bytes), is_ours(at),
      call(SYS_bind, fd, at, bytes))
-WRAP(int, poll, (pollfd * fds, nfds_t n, int timeout), (fds, n, timeout), is_ours(fds), call(SYS_poll, fds, n, timeout))
+WRAP_WAITING(int, poll, (pollfd * fds, nfds_t n, int timeout), (fds, n, timeout),
+             waiting_call(SYS_poll, fds, n, timeout), is_ours(fds), call(SYS_poll, fds, n, timeout))
 WRAP(int, epoll_ctl, (int ep, int op, int fd, epoll_event* event) noexcept, (ep, op, fd, event), is_ours(event),
      call(SYS_epoll_ctl, ep, op, fd, event))
-WRAP(int, epoll_wait, (int ep, epoll_event* events, int n, int timeout), (ep, events, n, timeout), is_ours(events),
-     call(SYS_epoll_wait, ep, events, n, timeout))
-WRAP(int, nanosleep, (const timespec* time, timespec* left), (time, left), is_ours(time) || is_ours(left),
-     call(SYS_nanosleep, time, left))
-WRAP(pid_t, waitpid, (pid_t pid, int* status, int options), (pid, status, options), is_ours(status),
-     call(SYS_wait4, pid, status, options, 0))
+WRAP_WAITING(int, epoll_wait, (int ep, epoll_event* events, int n, int timeout), (ep, events, n, timeout),
+             waiting_call(SYS_epoll_wait, ep, events, n, timeout), is_ours(events),
+             call(SYS_epoll_wait, ep, events, n, timeout))
+WRAP_WAITING(int, nanosleep, (const timespec* time, timespec* left), (time, left),
+             waiting_call(SYS_nanosleep, time, left), is_ours(time) || is_ours(left), call(SYS_nanosleep, time, left))
+WRAP_WAITING(pid_t, waitpid, (pid_t pid, int* status, int options), (pid, status, options),
+             waiting_call(SYS_wait4, pid, status, options, 0), is_ours(status),
+             call(SYS_wait4, pid, status, options, 0))
 
 extern "C" int open(const char* path, int flags, ...) {
   static constinit fault::Hidden<int(const char*, int, ...)> hidden{"open"};

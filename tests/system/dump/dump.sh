@@ -55,7 +55,7 @@ if [ "${AYATORI_TRANSPORT:-shm}" = shm ]; then
 else # process 0 keeps the objects
   set -- 'waits for a mutex of process 0' 'waits at process 0, which keeps what it waits for'
 fi
-for line in 'running on worker 0\.' 'waits for the end of thread' 'sleeps for another' "$@"; do
+for line in 'running on worker 0\.' 'waits for the end of thread' 'sleeps for another' 'waits in poll, descriptor [0-9]*, pinned' "$@"; do
   grep -q "^ayatori\[[0-9]*\]: thread [0-9]*: .*$line" "$work/err" || fail "no thread that $line"
 done
 spinning=spin_here
@@ -63,7 +63,7 @@ if [ -n "$running" ]; then
   grep -q 'running on worker .* (it could not be stopped to look at its stack)' "$work/err" || fail "not said: not stopped"
   spinning=
 fi
-for function in $spinning lock_here wait_here arrive_here sleep_here join_here stand; do
+for function in $spinning lock_here wait_here arrive_here sleep_here poll_here join_here stand; do
   grep -q "^ayatori\[[0-9]*\]:     #[0-9]* .*$function" "$work/err" || fail "no backtrace with $function"
 done
 grep -v '^ayatori\[[0-9]*\]: ' "$work/err" | grep -q . && fail "lines without the prefix"

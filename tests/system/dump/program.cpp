@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program whose threads stand at known places until it is told to go on: one running, and one each at a join, a mutex, a
-// condition variable, a barrier and in a sleep; with --own it waits for SIGQUIT instead, with a handler of its own. Prints "standing" when all are where they should be, and goes on when the file named by its first argument
+// condition variable, a barrier, in a sleep and in poll; with --own it waits for SIGQUIT instead, with a handler of its own. Prints "standing" when all are where they should be, and goes on when the file named by its first argument
 // exists. dump.sh looks at what SIGQUIT prints.
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -47,6 +48,15 @@ void no_tail_call() { asm volatile("" ::: "memory"); }
 [[gnu::noinline]] void sleep_here(const char* file) {
   while (!may_go(file)) ayatori::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
+[[gnu::noinline]] void poll_here(const char* file) {
+  const ayatori::pinned stay;
+  int ends[2];
+  if (pipe(ends) != 0) return;
+  pollfd nothing{ends[0], POLLIN, 0};
+  while (!may_go(file) && poll(&nothing, 1, 300) == 0) no_tail_call();
+  close(ends[0]);
+  close(ends[1]);
+}
 [[gnu::noinline]] void join_here(ayatori::thread& t) {
   t.join();
   no_tail_call();
@@ -64,6 +74,7 @@ void no_tail_call() { asm volatile("" ::: "memory"); }
   ayatori::thread waiter(ayatori::on(p), [&] { wait_here(guard, condition, go); });
   ayatori::thread arriver(ayatori::on(p), [&] { arrive_here(two); });
   ayatori::thread joiner(ayatori::on(p), [&] { join_here(sleeper); });
+  ayatori::thread poller(ayatori::on(p), [file] { poll_here(file); });
   ayatori::thread spinner(ayatori::on(0), [file] { spin_here(file); });
   ayatori::this_thread::sleep_for(std::chrono::milliseconds(500));
   std::puts("standing");
@@ -76,7 +87,7 @@ void no_tail_call() { asm volatile("" ::: "memory"); }
   }
   condition.notify_all();
   arrive_here(two);
-  for (ayatori::thread* t : {&locker, &waiter, &arriver, &joiner, &spinner}) t->join();
+  for (ayatori::thread* t : {&locker, &waiter, &arriver, &joiner, &poller, &spinner}) t->join();
   return 0;
 }
 
