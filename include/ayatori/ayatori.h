@@ -18,6 +18,7 @@
 
 #include <ayatori/errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -48,7 +49,10 @@ typedef struct ayatori_thread_attr {
   int detach_state;
   int inherit;
   int priority;
+  void* stack_lowest; /* of ayatori_thread_getattr_np; else null */
 } ayatori_thread_attr_t;
+
+#define AYATORI_THREAD_NULL ((ayatori_thread_t)0)
 
 #define AYATORI_THREAD_CREATE_JOINABLE 0
 #define AYATORI_THREAD_CREATE_DETACHED 1
@@ -56,7 +60,8 @@ typedef struct ayatori_thread_attr {
 
 /* Starts routine(argument) in a new thread; attr may be null. The new thread runs first, on the caller's worker; the
  * caller goes on when it ends or waits, or when another worker, perhaps of another process, takes the caller over.
- * *thread is written before the thread starts. EAGAIN: no stack is left. EINVAL: attr is not valid. EPERM: the caller is
+ * *thread is written before the thread starts. EAGAIN: no stack is left, or attr asks for a larger one than threads have
+ * (AYATORI_STACK_SIZE, less the guard: what ayatori_thread_attr_init sets). EINVAL: attr is not valid. EPERM: the caller is
  * no user-level thread. An exception that leaves the routine ends the job as std::terminate does. */
 int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t* attr, void* (*routine)(void*),
                           void* argument);
@@ -81,11 +86,12 @@ int ayatori_thread_attr_init(ayatori_thread_attr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_thread_attr_destroy(ayatori_thread_attr_t* attr) AYATORI_NOEXCEPT;
 int ayatori_thread_attr_setdetachstate(ayatori_thread_attr_t* attr, int state) AYATORI_NOEXCEPT; /* EINVAL */
 int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* state) AYATORI_NOEXCEPT;
-/* Every thread has a stack of AYATORI_STACK_SIZE. EINVAL: less than AYATORI_THREAD_STACK_MIN, or more than fits there
- * (what ayatori_thread_attr_init sets). */
+/* The least that the thread needs; every thread has a stack of AYATORI_STACK_SIZE. EINVAL: less than
+ * AYATORI_THREAD_STACK_MIN. Whether it is more than there is tells ayatori_thread_create. */
 int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) AYATORI_NOEXCEPT;
 int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) AYATORI_NOEXCEPT;
-/* Stacks are the runtime's: ENOTSUP, and null with the stack's size. */
+/* Stacks are the runtime's: ENOTSUP (EINVAL: less than AYATORI_THREAD_STACK_MIN). get: null but in what
+ * ayatori_thread_getattr_np gave. */
 int ayatori_thread_attr_setstack(ayatori_thread_attr_t* attr, void* lowest, size_t bytes) AYATORI_NOEXCEPT;
 int ayatori_thread_attr_getstack(const ayatori_thread_attr_t* attr, void** lowest, size_t* bytes) AYATORI_NOEXCEPT;
 /* What is said is kept and not looked at: every stack has the runtime's guard. */
@@ -113,10 +119,31 @@ int ayatori_thread_attr_getschedparam(const ayatori_thread_attr_t* attr, struct 
 int ayatori_thread_setschedparam(ayatori_thread_t thread, int policy, const struct sched_param* param);
 int ayatori_thread_getschedparam(ayatori_thread_t thread, int* policy, struct sched_param* param);
 int ayatori_thread_setschedprio(ayatori_thread_t thread, int priority);
+/* The attributes of a thread as it is: its stack, whether it is detached. ESRCH, EPERM as above. */
+int ayatori_thread_getattr_np(ayatori_thread_t thread, ayatori_thread_attr_t* attr);
+/* A name for people, of 15 characters at most; until one is given, the program's. ERANGE: too long, or less room than 16
+ * bytes. ESRCH, EPERM as above. */
+int ayatori_thread_setname_np(ayatori_thread_t thread, const char* name);
+int ayatori_thread_getname_np(ayatori_thread_t thread, char* name, size_t bytes);
+/* No clock counts the time of one thread: ENOTSUP. ESRCH, EPERM as above. */
+int ayatori_thread_getcpuclockid(ayatori_thread_t thread, clockid_t* clock);
 /* A hint that is kept, for each process, and not looked at: `ayatori run -w` says how many workers there are. EINVAL:
  * negative. */
 int ayatori_thread_setconcurrency(int level) AYATORI_NOEXCEPT;
 int ayatori_thread_getconcurrency(void) AYATORI_NOEXCEPT; /* 0: nothing was said */
+
+/* Signals belong to processes and their OS threads; a handler runs on whichever worker the system takes. kill: 0 for signal
+ * 0; signals to the caller itself are raised on its worker, in its process. ENOTSUP: to another thread. EINVAL: no such
+ * signal. ESRCH, EPERM as above. sigmask: ENOTSUP to change one, which is the worker's and other threads'; EINVAL: no such
+ * `how`. With set null it gives the worker's. */
+int ayatori_thread_kill(ayatori_thread_t thread, int signal);
+int ayatori_thread_sigmask(int how, const sigset_t* set, sigset_t* old);
+/* Handlers around fork() in this process. The child has a copy of what its process had, and one thread: it may call what is
+ * async-signal-safe, exec and _exit; it is no member of the job and calls nothing of Ayatori. ENOMEM. */
+int ayatori_thread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+/* The thread waits, its worker does not; a cancellation point. 0, with *left (left may be null) 0: no signal ends it. -1 and
+ * errno EINVAL: negative, or the nanoseconds are not in 0 .. 999,999,999. */
+int ayatori_nanosleep(const struct timespec* duration, struct timespec* left);
 
 /* ------------------------------------------------------------------------------------------------- cancellation */
 
@@ -204,6 +231,8 @@ typedef struct ayatori_mutex {
 typedef struct ayatori_mutexattr {
   int type;
   int shared;
+  int robust;
+  int ceiling;
 } ayatori_mutexattr_t;
 
 #define AYATORI_MUTEX_NORMAL 0
@@ -220,7 +249,9 @@ typedef struct ayatori_mutexattr {
  * the same code before ayatori_run) is kept as it is. */
 int ayatori_mutex_init(ayatori_mutex_t* mutex, const ayatori_mutexattr_t* attr);
 int ayatori_mutex_destroy(ayatori_mutex_t* mutex); /* EBUSY: locked. EINVAL: not initialised */
-/* lock, trylock, timedlock: EINVAL not initialised (destroyed); EAGAIN too deep (recursive), or no room for the object
+/* lock, trylock, timedlock: EINVAL not initialised (destroyed); EOWNERDEAD the mutex is robust, and a thread ended while it
+ * held it: the caller holds it, is to put right what it guards and to call ayatori_mutex_consistent; ENOTRECOVERABLE the
+ * caller before did not, and unlocked it, nobody locks it any more; EAGAIN too deep (recursive), or no room for the object
  * of an initialiser. lock, timedlock: EDEADLK the caller holds it (errorcheck). trylock: EBUSY it is locked. timedlock:
  * ETIMEDOUT at the time `until` of CLOCK_REALTIME; EINVAL its nanoseconds are not in 0 .. 999,999,999.
  * A lock belongs to the thread, on whatever process it goes on. Waiters get it first come, first served. */
@@ -229,7 +260,8 @@ int ayatori_mutex_trylock(ayatori_mutex_t* mutex);
 int ayatori_mutex_timedlock(ayatori_mutex_t* mutex, const struct timespec* until);
 /* As timedlock, by CLOCK_REALTIME or CLOCK_MONOTONIC (EINVAL: another one). So are all functions with `clock` here. */
 int ayatori_mutex_clocklock(ayatori_mutex_t* mutex, clockid_t clock, const struct timespec* until);
-/* EPERM: the caller does not hold it (recursive, errorcheck; to unlock a normal one that is not locked ends the job). */
+/* EPERM: the caller does not hold it (recursive, errorcheck, robust; to unlock another one that is not locked ends the
+ * job). EINVAL: not initialised. */
 int ayatori_mutex_unlock(ayatori_mutex_t* mutex);
 
 int ayatori_mutexattr_init(ayatori_mutexattr_t* attr) AYATORI_NOEXCEPT;
@@ -238,9 +270,10 @@ int ayatori_mutexattr_settype(ayatori_mutexattr_t* attr, int type) AYATORI_NOEXC
 int ayatori_mutexattr_gettype(const ayatori_mutexattr_t* attr, int* type) AYATORI_NOEXCEPT;
 int ayatori_mutexattr_setpshared(ayatori_mutexattr_t* attr, int shared) AYATORI_NOEXCEPT; /* EINVAL */
 int ayatori_mutexattr_getpshared(const ayatori_mutexattr_t* attr, int* shared) AYATORI_NOEXCEPT;
-/* There are no priorities to inherit, and a job does not outlive its members: only AYATORI_PRIO_NONE and
- * AYATORI_MUTEX_STALLED. ENOTSUP: the others. EINVAL: no such value; and always, as no mutex has a ceiling or can become
- * inconsistent, the ceilings and ayatori_mutex_consistent. */
+/* There are no priorities to inherit: only AYATORI_PRIO_NONE. ENOTSUP: the others. EINVAL: no such value; always for the
+ * ceiling of a mutex, as none has one. That of attributes, 1 .. 99, is kept.
+ * A robust mutex is given on, as lock says, when a thread ends by any way, user-level or OS thread, while it holds it. A
+ * process that dies ends the job. */
 #define AYATORI_PRIO_NONE 0
 #define AYATORI_PRIO_INHERIT 1
 #define AYATORI_PRIO_PROTECT 2
@@ -254,7 +287,8 @@ int ayatori_mutexattr_setprioceiling(ayatori_mutexattr_t* attr, int ceiling) AYA
 int ayatori_mutexattr_getprioceiling(const ayatori_mutexattr_t* attr, int* ceiling) AYATORI_NOEXCEPT;
 int ayatori_mutex_setprioceiling(ayatori_mutex_t* mutex, int ceiling, int* old) AYATORI_NOEXCEPT;
 int ayatori_mutex_getprioceiling(const ayatori_mutex_t* mutex, int* ceiling) AYATORI_NOEXCEPT;
-int ayatori_mutex_consistent(ayatori_mutex_t* mutex) AYATORI_NOEXCEPT;
+/* EINVAL: not robust, or nothing is inconsistent. EPERM: the caller does not hold it. */
+int ayatori_mutex_consistent(ayatori_mutex_t* mutex);
 
 /* ------------------------------------------------------------------------------------------------- conditions */
 
@@ -274,9 +308,9 @@ typedef struct ayatori_condattr {
 
 int ayatori_cond_init(ayatori_cond_t* cond, const ayatori_condattr_t* attr); /* as ayatori_mutex_init */
 int ayatori_cond_destroy(ayatori_cond_t* cond);                              /* EBUSY: somebody waits */
-/* The mutex is held again in every case but EINVAL (an object is not initialised; the nanoseconds) and EPERM (the caller
- * does not hold the mutex: recursive, errorcheck). A recursive mutex is left wholly, whatever its depth, and is as deep
- * again afterwards. timedwait: ETIMEDOUT at the time `until` of the condition's clock. */
+/* The mutex is held again in every case but EINVAL (an object is not initialised; the nanoseconds), EPERM (the caller
+ * does not hold the mutex: recursive, errorcheck, robust) and ENOTRECOVERABLE. That and EOWNERDEAD: as lock. A recursive
+ * mutex is left wholly, whatever its depth, and is as deep again afterwards. timedwait: ETIMEDOUT at the time `until` of the condition's clock. */
 int ayatori_cond_wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex);
 int ayatori_cond_timedwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const struct timespec* until);
 int ayatori_cond_clockwait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, clockid_t clock, const struct timespec* until);
@@ -411,10 +445,12 @@ typedef struct ayatori_sem {
 } ayatori_sem_t;
 
 #define AYATORI_SEM_VALUE_MAX 2147483647
+#define AYATORI_SEM_NSEMS_MAX 1024 /* named ones, of the job, at a time */
+#define AYATORI_SEM_FAILED ((ayatori_sem_t*)0)
 
 /* 0, or -1 and errno. `shared` is not looked at: every semaphore works between processes.
  * init: EINVAL value above AYATORI_SEM_VALUE_MAX, ENOSPC no room. All others: EINVAL not initialised. destroy: EBUSY
- * somebody waits. trywait: EAGAIN. timedwait: ETIMEDOUT at the time `until` of CLOCK_REALTIME, EINVAL its nanoseconds.
+ * somebody waits; EINVAL a named one. trywait: EAGAIN. timedwait: ETIMEDOUT at the time `until` of CLOCK_REALTIME, EINVAL its nanoseconds.
  * post: EOVERFLOW. */
 int ayatori_sem_init(ayatori_sem_t* sem, int shared, unsigned value);
 int ayatori_sem_destroy(ayatori_sem_t* sem);
@@ -424,6 +460,50 @@ int ayatori_sem_timedwait(ayatori_sem_t* sem, const struct timespec* until);
 int ayatori_sem_clockwait(ayatori_sem_t* sem, clockid_t clock, const struct timespec* until);
 int ayatori_sem_post(ayatori_sem_t* sem);
 int ayatori_sem_getvalue(ayatori_sem_t* sem, int* value); /* 0 while threads wait */
+/* Named semaphores. A name is the job's: one object, at one address in all processes, until it is unlinked and closed as
+ * often as it was opened; the job's end ends all. Slashes in front do not count.
+ * open: flags 0, O_CREAT, O_CREAT | O_EXCL of <fcntl.h>; with O_CREAT then mode_t mode, which is not looked at, and unsigned
+ * value. AYATORI_SEM_FAILED and errno: EEXIST, ENOENT; EINVAL a name without characters or with another slash, value above
+ * AYATORI_SEM_VALUE_MAX; ENAMETOOLONG more than 255 characters; ENFILE, ENOSPC no room.
+ * close: EINVAL no named semaphore that is open. unlink: ENOENT, ENAMETOOLONG. */
+ayatori_sem_t* ayatori_sem_open(const char* name, int flags, ...);
+int ayatori_sem_close(ayatori_sem_t* sem);
+int ayatori_sem_unlink(const char* name);
+
+/* ------------------------------------------------------------------------------------------------- other spellings */
+
+/* Where one may read the rule of names (docs/guide/pthreads.md) in two ways, both are there. */
+typedef ayatori_thread_attr_t ayatori_attr_t;
+#define AYATORI_CREATE_JOINABLE AYATORI_THREAD_CREATE_JOINABLE
+#define AYATORI_CREATE_DETACHED AYATORI_THREAD_CREATE_DETACHED
+#define AYATORI_STACK_MIN AYATORI_THREAD_STACK_MIN
+#define AYATORI_NULL AYATORI_THREAD_NULL
+#define AYATORI_THREAD_KEYS_MAX AYATORI_KEYS_MAX
+#define AYATORI_THREAD_DESTRUCTOR_ITERATIONS AYATORI_DESTRUCTOR_ITERATIONS
+#define AYATORI_THREAD_CANCELED AYATORI_CANCELED
+#define AYATORI_THREAD_CANCEL_ENABLE AYATORI_CANCEL_ENABLE
+#define AYATORI_THREAD_CANCEL_DISABLE AYATORI_CANCEL_DISABLE
+#define AYATORI_THREAD_CANCEL_DEFERRED AYATORI_CANCEL_DEFERRED
+#define AYATORI_THREAD_CANCEL_ASYNCHRONOUS AYATORI_CANCEL_ASYNCHRONOUS
+#define AYATORI_THREAD_SCOPE_SYSTEM AYATORI_SCOPE_SYSTEM
+#define AYATORI_THREAD_SCOPE_PROCESS AYATORI_SCOPE_PROCESS
+#define AYATORI_THREAD_INHERIT_SCHED AYATORI_INHERIT_SCHED
+#define AYATORI_THREAD_EXPLICIT_SCHED AYATORI_EXPLICIT_SCHED
+#define AYATORI_THREAD_ONCE_INIT AYATORI_ONCE_INIT
+#define ayatori_thread_once ayatori_once
+#define ayatori_thread_key_create ayatori_key_create
+#define ayatori_thread_key_delete ayatori_key_delete
+#define ayatori_thread_getspecific ayatori_getspecific
+#define ayatori_thread_setspecific ayatori_setspecific
+#define ayatori_atfork ayatori_thread_atfork
+#define ayatori_cancel ayatori_thread_cancel
+#define ayatori_testcancel ayatori_thread_testcancel
+#define ayatori_setcancelstate ayatori_thread_setcancelstate
+#define ayatori_setcanceltype ayatori_thread_setcanceltype
+#define ayatori_cleanup_push ayatori_thread_cleanup_push
+#define ayatori_cleanup_pop ayatori_thread_cleanup_pop
+#define ayatori_setconcurrency ayatori_thread_setconcurrency
+#define ayatori_getconcurrency ayatori_thread_getconcurrency
 
 /* ------------------------------------------------------------------------------------------------- memory */
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 
 #include "api/c_sync.hpp"
 #include "dsm/dsm.hpp"
@@ -18,6 +19,8 @@ namespace ayt = ayatori;
 using ayt::api::kDestroyed;
 
 constinit std::atomic<int> concurrency = 0;
+
+constexpr int kLeastCeiling = 1, kMostCeiling = 99;  // of SCHED_FIFO, on Linux
 
 std::size_t largest_stack_bytes() noexcept {
   // Less the guard, and a page for what lies below the first frame.
@@ -45,7 +48,15 @@ namespace ayatori::api {
 
 bool valid(const ayatori_thread_attr_t& a) noexcept {
   return (a.detach_state == AYATORI_THREAD_CREATE_JOINABLE || a.detach_state == AYATORI_THREAD_CREATE_DETACHED) &&
-         is_priority(a.priority) && a.stack_bytes >= AYATORI_THREAD_STACK_MIN && a.stack_bytes <= largest_stack_bytes();
+         is_priority(a.priority) && a.stack_bytes >= AYATORI_THREAD_STACK_MIN;
+}
+bool fits(const ayatori_thread_attr_t& a) noexcept { return a.stack_bytes <= largest_stack_bytes(); }
+
+void describe_stack(ayatori_thread_attr_t* attr, std::uint32_t slot) noexcept {
+  const ayt::gas::Layout& l = ayt::gas::layout();
+  const std::uintptr_t end = l.base + ((std::uintptr_t{slot} + 1) * l.slot_pages << ayt::gas::kPageShift);
+  attr->stack_bytes = largest_stack_bytes();
+  attr->stack_lowest = reinterpret_cast<void*>(end - attr->stack_bytes);  // NOLINT: of the space
 }
 
 bool is_priority(int priority) noexcept { return priority == 0 || priority == 1; }
@@ -60,12 +71,16 @@ int refuse_policy(int policy) noexcept {
 extern "C" {
 
 int ayatori_thread_attr_init(ayatori_thread_attr_t* attr) noexcept {
-  *attr = {largest_stack_bytes(), ayt::dsm::kGuardPages << ayt::gas::kPageShift, AYATORI_THREAD_CREATE_JOINABLE,
-           AYATORI_INHERIT_SCHED, 0};
+  *attr = {largest_stack_bytes(),
+           ayt::dsm::kGuardPages << ayt::gas::kPageShift,
+           AYATORI_THREAD_CREATE_JOINABLE,
+           AYATORI_INHERIT_SCHED,
+           0,
+           nullptr};
   return 0;
 }
 int ayatori_thread_attr_destroy(ayatori_thread_attr_t* attr) noexcept {
-  *attr = {0, 0, kDestroyed, kDestroyed, kDestroyed};
+  *attr = {0, 0, kDestroyed, kDestroyed, kDestroyed, nullptr};
   return 0;
 }
 int ayatori_thread_attr_setdetachstate(ayatori_thread_attr_t* attr, int detach_state) noexcept {
@@ -78,8 +93,9 @@ int ayatori_thread_attr_getdetachstate(const ayatori_thread_attr_t* attr, int* d
   return 0;
 }
 int ayatori_thread_attr_setstacksize(ayatori_thread_attr_t* attr, size_t bytes) noexcept {
-  if (bytes < AYATORI_THREAD_STACK_MIN || bytes > largest_stack_bytes()) return EINVAL;
+  if (bytes < AYATORI_THREAD_STACK_MIN) return EINVAL;
   attr->stack_bytes = bytes;
+  attr->stack_lowest = nullptr;
   return 0;
 }
 int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* bytes) noexcept {
@@ -87,9 +103,11 @@ int ayatori_thread_attr_getstacksize(const ayatori_thread_attr_t* attr, size_t* 
   return 0;
 }
 
-int ayatori_thread_attr_setstack(ayatori_thread_attr_t*, void*, size_t) noexcept { return ENOTSUP; }
+int ayatori_thread_attr_setstack(ayatori_thread_attr_t*, void*, size_t bytes) noexcept {
+  return bytes < AYATORI_THREAD_STACK_MIN ? EINVAL : ENOTSUP;
+}
 int ayatori_thread_attr_getstack(const ayatori_thread_attr_t* attr, void** lowest, size_t* bytes) noexcept {
-  *lowest = nullptr;
+  *lowest = attr->stack_lowest;
   *bytes = attr->stack_bytes;
   return 0;
 }
@@ -152,18 +170,26 @@ int ayatori_mutexattr_getprotocol(const ayatori_mutexattr_t*, int* protocol) noe
   *protocol = AYATORI_PRIO_NONE;
   return 0;
 }
-int ayatori_mutexattr_setrobust(ayatori_mutexattr_t*, int robust) noexcept {
-  return only(robust, AYATORI_MUTEX_STALLED, 2);
-}
-int ayatori_mutexattr_getrobust(const ayatori_mutexattr_t*, int* robust) noexcept {
-  *robust = AYATORI_MUTEX_STALLED;
+int ayatori_mutexattr_setrobust(ayatori_mutexattr_t* attr, int robust) noexcept {
+  if (robust != AYATORI_MUTEX_STALLED && robust != AYATORI_MUTEX_ROBUST) return EINVAL;
+  attr->robust = robust;
   return 0;
 }
-int ayatori_mutexattr_setprioceiling(ayatori_mutexattr_t*, int) noexcept { return EINVAL; }
-int ayatori_mutexattr_getprioceiling(const ayatori_mutexattr_t*, int*) noexcept { return EINVAL; }
+int ayatori_mutexattr_getrobust(const ayatori_mutexattr_t* attr, int* robust) noexcept {
+  *robust = attr->robust;
+  return 0;
+}
+int ayatori_mutexattr_setprioceiling(ayatori_mutexattr_t* attr, int ceiling) noexcept {
+  if (ceiling < kLeastCeiling || ceiling > kMostCeiling) return EINVAL;
+  attr->ceiling = ceiling;
+  return 0;
+}
+int ayatori_mutexattr_getprioceiling(const ayatori_mutexattr_t* attr, int* ceiling) noexcept {
+  *ceiling = attr->ceiling;
+  return 0;
+}
 int ayatori_mutex_setprioceiling(ayatori_mutex_t*, int, int*) noexcept { return EINVAL; }
 int ayatori_mutex_getprioceiling(const ayatori_mutex_t*, int*) noexcept { return EINVAL; }
-int ayatori_mutex_consistent(ayatori_mutex_t*) noexcept { return EINVAL; }
 
 int ayatori_condattr_setpshared(ayatori_condattr_t* attr, int shared) noexcept { return share(attr, shared); }
 int ayatori_condattr_getpshared(const ayatori_condattr_t* attr, int* shared) noexcept {

@@ -4,6 +4,8 @@
 //
 // M1. The owner of a recursive or error-checking mutex is written by its holder only; a thread compares it with its own
 //     number, so a value read without order is either its own, written by itself, or another one.
+// M2. What stands beside the depth of a robust mutex is written by its holder, and read by the next one; that it is not
+//     recoverable stays so until it is destroyed.
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@
 #include "ayatori/ayatori.hpp"
 #include "base/clock.hpp"
 #include "gas/space.hpp"
+#include "tasks/keys.hpp"
+#include "tasks/names.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/current.hpp"
 #include "ult/scheduler.hpp"
@@ -28,6 +32,7 @@ namespace {
 
 namespace ayt = ayatori;
 namespace sync = ayatori::tasks::sync;
+namespace keys = ayatori::tasks::keys;
 using ayt::api::deadline_of;
 using ayt::api::destroy;
 using ayt::api::ensure_object;
@@ -59,16 +64,39 @@ int relock(Handle h, int if_checked) noexcept {
   const std::uint32_t type = sync::type_of(h);
   if (type == AYATORI_MUTEX_NORMAL) return -1;
   sync::Holding now = sync::holding(h);
-  if (now.owner != sync::caller_number()) return -1;
-  if (type == AYATORI_MUTEX_ERRORCHECK) return if_checked;
-  if (now.depth == std::numeric_limits<std::uint32_t>::max()) return EAGAIN;
+  if ((now.depth & sync::kNotRecoverable) != 0) return ENOTRECOVERABLE;
+  if (now.owner != sync::caller_number()) return (type & sync::kRobust) == 0 || keys::reserve_robust() ? -1 : EAGAIN;
+  if ((type & ~sync::kRobust) == AYATORI_MUTEX_NORMAL) return -1;
+  if ((type & ~sync::kRobust) == AYATORI_MUTEX_ERRORCHECK) return if_checked;
+  if ((now.depth & sync::kDepthMask) == sync::kDepthMask) return EAGAIN;
   ++now.depth;
   sync::set_holding(h, now);
   return 0;
 }
 
-void own(Handle h, std::uint32_t depth) noexcept {
-  if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) sync::set_holding(h, {sync::caller_number(), depth});
+// The caller has just taken the lock. What a lock function returns: of a robust mutex EOWNERDEAD, or ENOTRECOVERABLE, and
+// then it does not hold it.
+int took(Handle h, std::uint32_t depth) noexcept {
+  const std::uint32_t type = sync::type_of(h);
+  if (type == AYATORI_MUTEX_NORMAL) return 0;
+  std::uint32_t inconsistent = 0;
+  if ((type & sync::kRobust) != 0) {
+    const sync::Holding before = sync::holding(h);
+    if ((before.depth & sync::kNotRecoverable) != 0) {
+      sync::mutex_unlock(h);
+      return ENOTRECOVERABLE;
+    }
+    inconsistent = before.depth & sync::kInconsistent;
+    keys::add_robust(h);
+  }
+  sync::set_holding(h, {sync::caller_number(), depth | inconsistent});
+  return inconsistent != 0 ? EOWNERDEAD : 0;
+}
+
+// The caller, which holds a mutex that knows its owner, is about to unlock it.
+void leave(Handle h, const sync::Holding& now) noexcept {
+  if ((sync::type_of(h) & sync::kRobust) != 0) keys::remove_robust(h);
+  sync::set_holding(h, {0, (now.depth & sync::kInconsistent) != 0 ? sync::kNotRecoverable : 0});
 }
 
 // Who waits where another process would have to be asked to end the wait looks now and then whether it is cancelled.
@@ -105,14 +133,14 @@ int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until, co
   if (sync::type_of(m) != AYATORI_MUTEX_NORMAL) {
     const sync::Holding now = sync::holding(m);
     if (now.owner != sync::caller_number()) return EPERM;
-    depth = now.depth;
-    sync::set_holding(m, {0, 0});
+    depth = now.depth & sync::kDepthMask;
+    leave(m, now);
   }
   const std::int64_t end = slice(c, deadline);
   const bool in_time = ayt::api::cancellable([&] { return sync::condition_wait(c, m, end); });
-  own(find_object(&mutex->handle, Kind::kMutex), depth);
-  if (in_time) return 0;
-  ayt::api::cancellation_point();
+  const int lost = took(find_object(&mutex->handle, Kind::kMutex), depth);
+  if (!in_time) ayt::api::cancellation_point();
+  if (lost != 0 || in_time) return lost;
   return end == deadline ? ETIMEDOUT : 0;  // a slice's end is a wake-up without reason
 }
 
@@ -163,9 +191,11 @@ extern "C" {
 int ayatori_mutex_init(ayatori_mutex_t* mutex, const ayatori_mutexattr_t* attr) {
   const int type = attr ? attr->type : AYATORI_MUTEX_DEFAULT;
   if (type < AYATORI_MUTEX_NORMAL || type > AYATORI_MUTEX_ERRORCHECK) return EINVAL;
-  mutex->type = type;
+  const bool robust = attr && attr->robust == AYATORI_MUTEX_ROBUST;
+  const std::uint32_t kind = static_cast<std::uint32_t>(type) | (robust ? sync::kRobust : 0);
+  mutex->type = static_cast<int>(kind);
   mutex->reserved = 0;
-  return ayt::api::init_object(&mutex->handle, Kind::kMutex, static_cast<std::uint32_t>(type), 0) != 0 ? 0 : EAGAIN;
+  return ayt::api::init_object(&mutex->handle, Kind::kMutex, kind, 0) != 0 ? 0 : EAGAIN;
 }
 
 int ayatori_mutex_destroy(ayatori_mutex_t* mutex) {
@@ -179,8 +209,7 @@ int ayatori_mutex_lock(ayatori_mutex_t* mutex) {
   if (h == 0) return error_of(mutex);
   if (const int done = relock(h, EDEADLK); done >= 0) return done;
   sync::mutex_lock(h);
-  own(h, 1);
-  return 0;
+  return took(h, 1);
 }
 
 int ayatori_mutex_trylock(ayatori_mutex_t* mutex) {
@@ -188,8 +217,7 @@ int ayatori_mutex_trylock(ayatori_mutex_t* mutex) {
   if (h == 0) return error_of(mutex);
   if (const int done = relock(h, EBUSY); done >= 0) return done;
   if (!sync::mutex_try_lock(h)) return EBUSY;
-  own(h, 1);
-  return 0;
+  return took(h, 1);
 }
 
 int ayatori_mutex_timedlock(ayatori_mutex_t* mutex, const struct timespec* until) {
@@ -205,8 +233,7 @@ int ayatori_mutex_clocklock(ayatori_mutex_t* mutex, clockid_t clock, const struc
     if (!valid(until)) return EINVAL;
     if (!sync::mutex_lock_until(h, deadline_of(*until, clock))) return ETIMEDOUT;
   }
-  own(h, 1);
-  return 0;
+  return took(h, 1);
 }
 
 int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
@@ -215,21 +242,34 @@ int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
   if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) {
     sync::Holding now = sync::holding(h);
     if (now.owner != sync::caller_number()) return EPERM;
-    --now.depth;
-    if (now.depth == 0) now.owner = 0;
-    sync::set_holding(h, now);
-    if (now.depth != 0) return 0;
+    if ((now.depth & sync::kDepthMask) > 1) {
+      --now.depth;
+      sync::set_holding(h, now);
+      return 0;
+    }
+    leave(h, now);
   }
   sync::mutex_unlock(h);
   return 0;
 }
 
+int ayatori_mutex_consistent(ayatori_mutex_t* mutex) {
+  const Handle h = find_object(&mutex->handle, Kind::kMutex);
+  if (h == 0 || (sync::type_of(h) & sync::kRobust) == 0) return EINVAL;
+  sync::Holding now = sync::holding(h);
+  if ((now.depth & sync::kInconsistent) == 0) return EINVAL;
+  if (now.owner != sync::caller_number()) return now.owner == 0 ? EINVAL : EPERM;
+  now.depth &= ~sync::kInconsistent;
+  sync::set_holding(h, now);
+  return 0;
+}
+
 int ayatori_mutexattr_init(ayatori_mutexattr_t* attr) noexcept {
-  *attr = {AYATORI_MUTEX_DEFAULT, AYATORI_PROCESS_PRIVATE};
+  *attr = {AYATORI_MUTEX_DEFAULT, AYATORI_PROCESS_PRIVATE, AYATORI_MUTEX_STALLED, 1};
   return 0;
 }
 int ayatori_mutexattr_destroy(ayatori_mutexattr_t* attr) noexcept {
-  *attr = {kDestroyed, kDestroyed};
+  *attr = {kDestroyed, kDestroyed, kDestroyed, kDestroyed};
   return 0;
 }
 int ayatori_mutexattr_settype(ayatori_mutexattr_t* attr, int type) noexcept {
@@ -317,6 +357,7 @@ int ayatori_sem_init(ayatori_sem_t* sem, int, unsigned value) {
 }
 
 int ayatori_sem_destroy(ayatori_sem_t* sem) {
+  if (ayt::tasks::names::is_named(&sem->handle)) return fail(EINVAL);
   const int failed = destroy(&sem->handle, Kind::kSemaphore, EINVAL);
   return failed == 0 ? 0 : fail(failed);
 }

@@ -7,9 +7,12 @@
 //     waiters even if its creator's continuation was never taken.
 // C3. ayatori_thread_exit unwinds up to bottom_of_thread or bottom_of_first and ends the thread from there, on the
 //     unwinder's frames: the object in which it keeps its state lies below all frames, beside the routine's argument.
+#include <pthread.h>
 #include <unwind.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <new>
 
 #include "api/c_attributes.hpp"
@@ -22,6 +25,7 @@
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
 #include "tasks/keys.hpp"
+#include "tasks/names.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "ult/cancellation.hpp"
@@ -34,6 +38,7 @@ namespace {
 
 namespace ayt = ayatori;
 namespace ult = ayatori::ult;
+namespace names = ayatori::tasks::names;
 using ult::Descriptor;
 using ult::JoinWord;
 
@@ -186,6 +191,7 @@ int ayatori_thread_create(ayatori_thread_t* thread, const ayatori_thread_attr_t*
                           void* argument) {
   if (!ult::on_user_thread()) return EPERM;
   if (attr && !ayt::api::valid(*attr)) return EINVAL;
+  if (attr && !ayt::api::fits(*attr)) return EAGAIN;
   const ult::Room room = ult::allocate(alignof(Thread), sizeof(Thread));
   if (!room.thread) return EAGAIN;
   ::new (room.object) Thread{routine, argument, {}};
@@ -259,6 +265,55 @@ int ayatori_thread_setschedprio(ayatori_thread_t thread, int priority) {
   if (!ayt::api::is_priority(priority)) return EINVAL;
   ayt::tasks::remote::set_priority(thread_of(thread), static_cast<std::uint32_t>(thread >> 32), priority != 0);
   return 0;
+}
+
+int ayatori_thread_getattr_np(ayatori_thread_t thread, ayatori_thread_attr_t* attr) {
+  if (const int refused = exists(thread)) return refused;
+  const Descriptor* d = thread_of(thread);
+  ayatori_thread_attr_init(attr);
+  ayt::api::describe_stack(attr, static_cast<std::uint32_t>(thread) - 1);
+  if (facts_of(d).join == JoinWord::kDetached) attr->detach_state = AYATORI_THREAD_CREATE_DETACHED;
+  return 0;
+}
+
+int ayatori_thread_setname_np(ayatori_thread_t thread, const char* name) {
+  if (const int refused = exists(thread)) return refused;
+  char copy[names::kThreadName] = {};
+  if (std::strlen(name) >= sizeof copy) return ERANGE;
+  std::strcpy(copy, name);
+  names::set_thread_name(thread, copy);
+  return 0;
+}
+
+int ayatori_thread_getname_np(ayatori_thread_t thread, char* name, size_t bytes) {
+  if (const int refused = exists(thread)) return refused;
+  if (bytes < names::kThreadName) return ERANGE;
+  char given[names::kThreadName] = {};
+  if (!names::get_thread_name(thread, given)) std::strncpy(given, program_invocation_short_name, sizeof given - 1);
+  std::memcpy(name, given, sizeof given);
+  return 0;
+}
+
+int ayatori_thread_getcpuclockid(ayatori_thread_t thread, clockid_t*) {
+  if (const int refused = exists(thread)) return refused;
+  return ENOTSUP;
+}
+
+int ayatori_thread_kill(ayatori_thread_t thread, int signal) {
+  if (signal < 0 || signal >= NSIG) return EINVAL;
+  if (const int refused = exists(thread)) return refused;
+  if (signal == 0) return 0;
+  if (thread != ayatori_thread_self()) return ENOTSUP;
+  return raise(signal) == 0 ? 0 : errno;
+}
+
+int ayatori_thread_sigmask(int how, const sigset_t* set, sigset_t* old) {
+  if (set) return how == SIG_BLOCK || how == SIG_UNBLOCK || how == SIG_SETMASK ? ENOTSUP : EINVAL;
+  return pthread_sigmask(SIG_BLOCK, nullptr, old);
+}
+
+int ayatori_thread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+  return pthread_atfork(prepare, parent, child);
 }
 
 void ayatori_thread_exit(void* result) {

@@ -27,6 +27,7 @@
 #include "net/open/prepare.hpp"
 #include "tasks/binding.hpp"
 #include "tasks/keys.hpp"
+#include "tasks/names.hpp"
 #include "tasks/overflow.hpp"
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
@@ -130,6 +131,7 @@ __attribute__((constructor(101))) void start() {
   tasks::reserve(processes);
   tasks::sync::reserve();
   tasks::keys::reserve();
+  tasks::names::reserve();
   check_mode::reserve(processes);
   if (&net::prepare_open != nullptr) net::prepare_open();
   tasks::binding::prepare(boot::job().process_count, workers_asked(boot::job().process_count));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/keys.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -97,6 +98,9 @@ namespace ayatori::detail {
 struct ThreadValues {
   std::array<tasks::keys::Block*, tasks::keys::kKeys / tasks::keys::kBlock> blocks;
   tasks::keys::AtExit at_exit;
+  // K4. Sorted by nothing.
+  tasks::sync::Handle* robust;
+  std::size_t robust_count, robust_room;
 };
 
 }  // namespace ayatori::detail
@@ -181,12 +185,14 @@ bool destroy_values(ThreadValues& values) noexcept {
 void end(ThreadValues* values) noexcept {
   for (int i = 0; i < kRounds && destroy_values(*values); ++i) {
   }
+  for (std::size_t i = values->robust_count; i-- > 0;) sync::leave_robust(values->robust[i]);  // K4
   while (void* const list = std::exchange(values->at_exit.list, nullptr)) values->at_exit.run(list);
 }
 
 void free_values(ThreadValues* values) noexcept {
   for (Block* b : values->blocks)
     if (b) free_zeroed(b);
+  if (values->robust) free_zeroed(values->robust);
   free_zeroed(values);
 }
 
@@ -273,7 +279,12 @@ Key create(const void* where, Destructor destructor) noexcept {
 }
 
 bool erase(Key key) noexcept {
-  if (is_away()) return sync::ask_value(about(sync::Ask::kEraseKey, key)) != 0;
+  if (is_away()) {
+    const bool erased = sync::ask_value(about(sync::Ask::kEraseKey, key)) != 0;
+    Value* const v = place_of(values_of_caller(), key);
+    if (v && v->key == key && find(key) == 0) *v = {};  // set() believes that it lives
+    return erased;
+  }
   const auto native = [](void* argument) {
     auto& c = *static_cast<TableCall*>(argument);
     c.done = erase_here(c.key, c.process);
@@ -299,6 +310,37 @@ Set set(Key key, void* value) noexcept {
 AtExit* at_exit() noexcept {
   ThreadValues* const values = make_values();
   return values ? &values->at_exit : nullptr;
+}
+
+bool reserve_robust() noexcept {
+  ThreadValues* const v = make_values();
+  if (!v) return false;
+  if (v->robust_count < v->robust_room) return true;
+  const std::size_t room = v->robust_room == 0 ? 8 : 2 * v->robust_room;
+  auto* const grown = static_cast<sync::Handle*>(zeroed(room * sizeof(sync::Handle)));
+  if (!grown) return false;
+  if (v->robust) {
+    std::copy_n(v->robust, v->robust_count, grown);
+    free_zeroed(v->robust);
+  }
+  v->robust = grown;
+  v->robust_room = room;
+  return true;
+}
+
+void add_robust(sync::Handle mutex) noexcept {
+  ThreadValues* const v = values_of_caller();
+  v->robust[v->robust_count++] = mutex;
+}
+
+void remove_robust(sync::Handle mutex) noexcept {
+  ThreadValues* const v = values_of_caller();
+  if (!v) return;
+  for (std::size_t i = v->robust_count; i-- > 0;) {
+    if (v->robust[i] != mutex) continue;
+    v->robust[i] = v->robust[--v->robust_count];
+    return;
+  }
 }
 
 void end_values() noexcept {

@@ -8,10 +8,13 @@
 //     created it there and not deleted it. One that creates it again gets a new one.
 // K3. A thread's values lie in the space (an OS thread's on the C library's heap) and are touched by that thread alone,
 //     so a look at them asks nobody.
+// K4. With the values lies what a thread holds of robust mutexes: they are left to others when it ends, after its
+//     destructors.
 #pragma once
 
 #include <cstdint>
 
+#include "tasks/sync.hpp"
 #include "ult/thread.hpp"
 
 namespace ayatori::tasks::keys {
@@ -36,6 +39,10 @@ struct AtExit {
   void (*run)(void* list);
 };
 AtExit* at_exit() noexcept;  // null: no memory
+// K4. Room for one more; false: no memory. Before the mutex is locked.
+bool reserve_robust() noexcept;
+void add_robust(sync::Handle mutex) noexcept;
+void remove_robust(sync::Handle mutex) noexcept;
 
 // Runs the destructors of the calling user-level thread's values, frees what held them.
 void end_values() noexcept;

@@ -53,6 +53,7 @@ enum Function : net::Calls::FunctionId {
   kSize,      // address -> bytes
   kLarge,     // LargeAsked -> LargeTaken
   kSync,      // sync::Call -> a number
+  kNames,     // names::Request -> names::Answer
 };
 constexpr net::HandlerId kWakeHandler = net::kTasksHandlers;
 constexpr net::HandlerId kFreedHandler = net::kTasksHandlers + 1;
@@ -408,6 +409,10 @@ net::Bytes on_sync(void*, net::ProcessId, std::span<const std::byte> argument) {
   return copy_of(bytes_of(sync::serve(read_as<sync::Call>(argument))));
 }
 
+net::Bytes on_names(void*, net::ProcessId, std::span<const std::byte> argument) {
+  return copy_of(bytes_of(names::serve(read_as<names::Request>(argument))));
+}
+
 // ------------------------------------------------------------------------------------------------ heap
 
 net::Bytes on_free(void*, net::ProcessId, std::span<const std::byte> argument) {
@@ -659,6 +664,7 @@ void join_network() {
   s.calls->serve(kJoin, on_join, nullptr);
   s.calls->serve(kDetach, on_detach, nullptr);
   s.calls->serve(kSync, on_sync, nullptr);
+  s.calls->serve(kNames, on_names, nullptr);
   s.calls->serve(kFacts, on_facts, nullptr);
   s.calls->serve(kCancel, on_cancel, nullptr);
   s.calls->serve(kPriority, on_priority, nullptr);
@@ -746,6 +752,11 @@ void ask(int process, const sync::Call& call) {
 std::uint64_t ask_value(int process, const sync::Call& question) {
   connect();
   return read_as<std::uint64_t>(call(process, kSync, bytes_of(question)));
+}
+
+names::Answer ask_names(const names::Request& request) {
+  connect();
+  return read_as<names::Answer>(call(0, kNames, bytes_of(request)));
 }
 
 // Arguments and results on their way to the native stack. Set and read on one worker.

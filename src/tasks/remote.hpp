@@ -17,6 +17,7 @@
 
 #include "gas/heap.hpp"
 #include "net/calls.hpp"
+#include "tasks/names.hpp"
 #include "tasks/sync.hpp"
 #include "ult/scheduler.hpp"
 
@@ -47,6 +48,7 @@ void wake(ult::Descriptor* d);
 // An operation on an object of tasks/sync, at the process that holds it.
 void ask(int process, const sync::Call& call);
 std::uint64_t ask_value(int process, const sync::Call& call);
+names::Answer ask_names(const names::Request& request);  // of process 0; native stack
 // What is known of a thread where it is held.
 struct ThreadFacts {
   std::uint64_t number;  // ult::number_of()

@@ -910,6 +910,14 @@ void set_holding(Handle h, const Holding& now) noexcept {
   o.owner.store(now.owner, std::memory_order_relaxed);  // others look for their own number only
 }
 
+void leave_robust(Handle h) noexcept {
+  if (!alive(h, Kind::kMutex)) return;
+  const Holding now = holding(h);
+  if (now.owner != caller_number()) return;
+  set_holding(h, {0, kInconsistent});
+  mutex_unlock(h);
+}
+
 std::uint64_t serve(const Call& call) {
   Call c = call;
   AYT_CHECK(c.actor >= 0 && c.actor < processes(), "a peer named process {}", c.actor);

@@ -104,6 +104,12 @@ struct Holding {
 };
 Holding holding(Handle) noexcept;
 void set_holding(Handle, const Holding&) noexcept;
+// Robust mutexes, bits of type_of(). What their holders tell each other stands beside the depth: a holder has ended, and
+// nobody has said since that what it guarded is right (kInconsistent), nor ever will (kNotRecoverable).
+inline constexpr std::uint32_t kRobust = 0x100;
+inline constexpr std::uint32_t kInconsistent = 1u << 31, kNotRecoverable = 1u << 30, kDepthMask = kNotRecoverable - 1;
+// The caller ends: if it holds the mutex, the next one that takes it finds it inconsistent.
+void leave_robust(Handle) noexcept;
 
 // What a process asks of the one that holds an object, for a thread of its own that waits for the answer (a wake-up) or,
 // where `waiter.process` is -1, for nobody. Plain data.

@@ -90,7 +90,9 @@ void threads_attr(void) {
   CHECK(ayatori_thread_attr_getdetachstate(&attr, &state) == 0 && state == AYATORI_THREAD_CREATE_JOINABLE);
   CHECK(ayatori_thread_attr_setdetachstate(&attr, 7) == EINVAL);
   CHECK(ayatori_thread_attr_getstacksize(&attr, &most) == 0 && most >= 200 * 1024);
-  CHECK(ayatori_thread_attr_setstacksize(&attr, most + 1) == EINVAL);
+  CHECK(ayatori_thread_attr_setstacksize(&attr, most + 1) == 0);
+  ayatori_thread_t none;
+  CHECK(ayatori_thread_create(&none, &attr, give_back, NULL) == EAGAIN);
   CHECK(ayatori_thread_attr_setstacksize(&attr, AYATORI_THREAD_STACK_MIN - 1) == EINVAL);
   CHECK(ayatori_thread_attr_setstacksize(&attr, 65536) == 0);
   CHECK(ayatori_thread_attr_getstacksize(&attr, &bytes) == 0 && bytes == 65536);
@@ -124,10 +126,12 @@ static void attributes_of_objects(void) {
   CHECK(ayatori_mutexattr_setprotocol(&m, 3) == EINVAL);
   CHECK(ayatori_mutexattr_getprotocol(&m, &n) == 0 && n == AYATORI_PRIO_NONE);
   CHECK(ayatori_mutexattr_setrobust(&m, AYATORI_MUTEX_STALLED) == 0);
-  CHECK(ayatori_mutexattr_setrobust(&m, AYATORI_MUTEX_ROBUST) == ENOTSUP);
+  CHECK(ayatori_mutexattr_setrobust(&m, AYATORI_MUTEX_ROBUST) == 0);
+  CHECK(ayatori_mutexattr_setrobust(&m, AYATORI_MUTEX_STALLED) == 0);
   CHECK(ayatori_mutexattr_setrobust(&m, -1) == EINVAL);
   CHECK(ayatori_mutexattr_getrobust(&m, &n) == 0 && n == AYATORI_MUTEX_STALLED);
-  CHECK(ayatori_mutexattr_setprioceiling(&m, 1) == EINVAL && ayatori_mutexattr_getprioceiling(&m, &n) == EINVAL);
+  CHECK(ayatori_mutexattr_setprioceiling(&m, 0) == EINVAL && ayatori_mutexattr_setprioceiling(&m, 2) == 0);
+  CHECK(ayatori_mutexattr_getprioceiling(&m, &n) == 0 && n == 2);
   ayatori_mutex_t mutex;
   CHECK(ayatori_mutex_init(&mutex, &m) == 0);
   CHECK(ayatori_mutex_setprioceiling(&mutex, 1, &n) == EINVAL && ayatori_mutex_getprioceiling(&mutex, &n) == EINVAL);

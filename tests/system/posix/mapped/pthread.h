@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POSIX threads by Ayatori's names, by macros: with this folder in front of the include path, a program or a suite that was
+ * written for <pthread.h> and <semaphore.h> is compiled for Ayatori; main.c of this folder calls its main as the first
+ * thread. What the C library's functions would do to a whole worker (sleep, yield) is mapped too. Static data that is no
+ * synchronisation object is per process: programs that share it run as one process.
+ * The C library's own header comes first, for what other headers need of it. The inverse: ../real. */
+#ifndef TESTS_SYSTEM_POSIX_MAPPED_PTHREAD_H
+#define TESTS_SYSTEM_POSIX_MAPPED_PTHREAD_H
+
+#include <limits.h>
+#include_next <pthread.h>
+#include <sched.h>
+#include_next <semaphore.h>
+#include <signal.h>
+#include <stdint.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <ayatori/ayatori.h>
+
+#define main ayatori_mapped_main
+
+static inline unsigned ayatori_mapped_sleep(unsigned seconds) {
+  const struct timespec t = {(time_t)seconds, 0};
+  ayatori_nanosleep(&t, 0);
+  return 0;
+}
+static inline int ayatori_mapped_usleep(unsigned us) {
+  const struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+  return ayatori_nanosleep(&t, 0);
+}
+#define sleep ayatori_mapped_sleep
+#define usleep ayatori_mapped_usleep
+#define pthread_yield ayatori_thread_yield
+
+#define pthread_t ayatori_thread_t
+#define pthread_attr_t ayatori_thread_attr_t
+#define pthread_mutex_t ayatori_mutex_t
+#define pthread_mutexattr_t ayatori_mutexattr_t
+#define pthread_cond_t ayatori_cond_t
+#define pthread_condattr_t ayatori_condattr_t
+#define pthread_rwlock_t ayatori_rwlock_t
+#define pthread_rwlockattr_t ayatori_rwlockattr_t
+#define pthread_spinlock_t ayatori_spinlock_t
+#define pthread_barrier_t ayatori_barrier_t
+#define pthread_barrierattr_t ayatori_barrierattr_t
+#define pthread_once_t ayatori_once_t
+#define pthread_key_t ayatori_key_t
+#define sem_t ayatori_sem_t
+#undef PTHREAD_CREATE_JOINABLE
+#define PTHREAD_CREATE_JOINABLE AYATORI_THREAD_CREATE_JOINABLE
+#undef PTHREAD_CREATE_DETACHED
+#define PTHREAD_CREATE_DETACHED AYATORI_THREAD_CREATE_DETACHED
+#undef PTHREAD_STACK_MIN
+#define PTHREAD_STACK_MIN AYATORI_THREAD_STACK_MIN
+#undef PTHREAD_SCOPE_SYSTEM
+#define PTHREAD_SCOPE_SYSTEM AYATORI_SCOPE_SYSTEM
+#undef PTHREAD_SCOPE_PROCESS
+#define PTHREAD_SCOPE_PROCESS AYATORI_SCOPE_PROCESS
+#undef PTHREAD_INHERIT_SCHED
+#define PTHREAD_INHERIT_SCHED AYATORI_INHERIT_SCHED
+#undef PTHREAD_EXPLICIT_SCHED
+#define PTHREAD_EXPLICIT_SCHED AYATORI_EXPLICIT_SCHED
+#undef PTHREAD_CANCELED
+#define PTHREAD_CANCELED AYATORI_CANCELED
+#undef PTHREAD_CANCEL_ENABLE
+#define PTHREAD_CANCEL_ENABLE AYATORI_CANCEL_ENABLE
+#undef PTHREAD_CANCEL_DISABLE
+#define PTHREAD_CANCEL_DISABLE AYATORI_CANCEL_DISABLE
+#undef PTHREAD_CANCEL_DEFERRED
+#define PTHREAD_CANCEL_DEFERRED AYATORI_CANCEL_DEFERRED
+#undef PTHREAD_CANCEL_ASYNCHRONOUS
+#define PTHREAD_CANCEL_ASYNCHRONOUS AYATORI_CANCEL_ASYNCHRONOUS
+#undef PTHREAD_PROCESS_PRIVATE
+#define PTHREAD_PROCESS_PRIVATE AYATORI_PROCESS_PRIVATE
+#undef PTHREAD_PROCESS_SHARED
+#define PTHREAD_PROCESS_SHARED AYATORI_PROCESS_SHARED
+#undef PTHREAD_MUTEX_NORMAL
+#define PTHREAD_MUTEX_NORMAL AYATORI_MUTEX_NORMAL
+#undef PTHREAD_MUTEX_RECURSIVE
+#define PTHREAD_MUTEX_RECURSIVE AYATORI_MUTEX_RECURSIVE
+#undef PTHREAD_MUTEX_ERRORCHECK
+#define PTHREAD_MUTEX_ERRORCHECK AYATORI_MUTEX_ERRORCHECK
+#undef PTHREAD_MUTEX_DEFAULT
+#define PTHREAD_MUTEX_DEFAULT AYATORI_MUTEX_DEFAULT
+#undef PTHREAD_MUTEX_STALLED
+#define PTHREAD_MUTEX_STALLED AYATORI_MUTEX_STALLED
+#undef PTHREAD_MUTEX_ROBUST
+#define PTHREAD_MUTEX_ROBUST AYATORI_MUTEX_ROBUST
+#undef PTHREAD_MUTEX_INITIALIZER
+#define PTHREAD_MUTEX_INITIALIZER AYATORI_MUTEX_INITIALIZER
+#undef PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP
+#define PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP AYATORI_RECURSIVE_MUTEX_INITIALIZER_NP
+#undef PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP
+#define PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP AYATORI_ERRORCHECK_MUTEX_INITIALIZER_NP
+#undef PTHREAD_PRIO_NONE
+#define PTHREAD_PRIO_NONE AYATORI_PRIO_NONE
+#undef PTHREAD_PRIO_INHERIT
+#define PTHREAD_PRIO_INHERIT AYATORI_PRIO_INHERIT
+#undef PTHREAD_PRIO_PROTECT
+#define PTHREAD_PRIO_PROTECT AYATORI_PRIO_PROTECT
+#undef PTHREAD_COND_INITIALIZER
+#define PTHREAD_COND_INITIALIZER AYATORI_COND_INITIALIZER
+#undef PTHREAD_RWLOCK_PREFER_READER_NP
+#define PTHREAD_RWLOCK_PREFER_READER_NP AYATORI_RWLOCK_PREFER_READER_NP
+#undef PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP
+#define PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP AYATORI_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP
+#undef PTHREAD_RWLOCK_INITIALIZER
+#define PTHREAD_RWLOCK_INITIALIZER AYATORI_RWLOCK_INITIALIZER
+#undef PTHREAD_BARRIER_SERIAL_THREAD
+#define PTHREAD_BARRIER_SERIAL_THREAD AYATORI_BARRIER_SERIAL_THREAD
+#undef PTHREAD_ONCE_INIT
+#define PTHREAD_ONCE_INIT AYATORI_ONCE_INIT
+#undef PTHREAD_KEYS_MAX
+#define PTHREAD_KEYS_MAX AYATORI_KEYS_MAX
+#undef PTHREAD_DESTRUCTOR_ITERATIONS
+#define PTHREAD_DESTRUCTOR_ITERATIONS AYATORI_DESTRUCTOR_ITERATIONS
+#undef SEM_VALUE_MAX
+#define SEM_VALUE_MAX AYATORI_SEM_VALUE_MAX
+#undef SEM_FAILED
+#define SEM_FAILED AYATORI_SEM_FAILED
+#define pthread_create ayatori_thread_create
+#define pthread_join ayatori_thread_join
+#define pthread_detach ayatori_thread_detach
+#define pthread_exit ayatori_thread_exit
+#define pthread_self ayatori_thread_self
+#define pthread_equal ayatori_thread_equal
+#define sched_yield ayatori_thread_yield
+#define pthread_attr_init ayatori_thread_attr_init
+#define pthread_attr_destroy ayatori_thread_attr_destroy
+#define pthread_attr_setdetachstate ayatori_thread_attr_setdetachstate
+#define pthread_attr_getdetachstate ayatori_thread_attr_getdetachstate
+#define pthread_attr_setstacksize ayatori_thread_attr_setstacksize
+#define pthread_attr_getstacksize ayatori_thread_attr_getstacksize
+#define pthread_attr_setstack ayatori_thread_attr_setstack
+#define pthread_attr_getstack ayatori_thread_attr_getstack
+#define pthread_attr_setguardsize ayatori_thread_attr_setguardsize
+#define pthread_attr_getguardsize ayatori_thread_attr_getguardsize
+#define pthread_attr_setscope ayatori_thread_attr_setscope
+#define pthread_attr_getscope ayatori_thread_attr_getscope
+#define pthread_attr_setinheritsched ayatori_thread_attr_setinheritsched
+#define pthread_attr_getinheritsched ayatori_thread_attr_getinheritsched
+#define pthread_attr_setschedpolicy ayatori_thread_attr_setschedpolicy
+#define pthread_attr_getschedpolicy ayatori_thread_attr_getschedpolicy
+#define pthread_attr_setschedparam ayatori_thread_attr_setschedparam
+#define pthread_attr_getschedparam ayatori_thread_attr_getschedparam
+#define pthread_setschedparam ayatori_thread_setschedparam
+#define pthread_getschedparam ayatori_thread_getschedparam
+#define pthread_setschedprio ayatori_thread_setschedprio
+#define pthread_getattr_np ayatori_thread_getattr_np
+#define pthread_setname_np ayatori_thread_setname_np
+#define pthread_getname_np ayatori_thread_getname_np
+#define pthread_getcpuclockid ayatori_thread_getcpuclockid
+#define pthread_setconcurrency ayatori_thread_setconcurrency
+#define pthread_getconcurrency ayatori_thread_getconcurrency
+#define pthread_kill ayatori_thread_kill
+#define pthread_sigmask ayatori_thread_sigmask
+#define pthread_atfork ayatori_thread_atfork
+#define nanosleep ayatori_nanosleep
+#define pthread_cancel ayatori_thread_cancel
+#define pthread_setcancelstate ayatori_thread_setcancelstate
+#define pthread_setcanceltype ayatori_thread_setcanceltype
+#define pthread_testcancel ayatori_thread_testcancel
+#undef pthread_cleanup_push
+#define pthread_cleanup_push ayatori_thread_cleanup_push
+#undef pthread_cleanup_pop
+#define pthread_cleanup_pop ayatori_thread_cleanup_pop
+#define pthread_mutex_init ayatori_mutex_init
+#define pthread_mutex_destroy ayatori_mutex_destroy
+#define pthread_mutex_lock ayatori_mutex_lock
+#define pthread_mutex_trylock ayatori_mutex_trylock
+#define pthread_mutex_timedlock ayatori_mutex_timedlock
+#define pthread_mutex_clocklock ayatori_mutex_clocklock
+#define pthread_mutex_unlock ayatori_mutex_unlock
+#define pthread_mutex_consistent ayatori_mutex_consistent
+#define pthread_mutex_setprioceiling ayatori_mutex_setprioceiling
+#define pthread_mutex_getprioceiling ayatori_mutex_getprioceiling
+#define pthread_mutexattr_init ayatori_mutexattr_init
+#define pthread_mutexattr_destroy ayatori_mutexattr_destroy
+#define pthread_mutexattr_settype ayatori_mutexattr_settype
+#define pthread_mutexattr_gettype ayatori_mutexattr_gettype
+#define pthread_mutexattr_setpshared ayatori_mutexattr_setpshared
+#define pthread_mutexattr_getpshared ayatori_mutexattr_getpshared
+#define pthread_mutexattr_setprotocol ayatori_mutexattr_setprotocol
+#define pthread_mutexattr_getprotocol ayatori_mutexattr_getprotocol
+#define pthread_mutexattr_setrobust ayatori_mutexattr_setrobust
+#define pthread_mutexattr_getrobust ayatori_mutexattr_getrobust
+#define pthread_mutexattr_setprioceiling ayatori_mutexattr_setprioceiling
+#define pthread_mutexattr_getprioceiling ayatori_mutexattr_getprioceiling
+#define pthread_cond_init ayatori_cond_init
+#define pthread_cond_destroy ayatori_cond_destroy
+#define pthread_cond_wait ayatori_cond_wait
+#define pthread_cond_timedwait ayatori_cond_timedwait
+#define pthread_cond_clockwait ayatori_cond_clockwait
+#define pthread_cond_signal ayatori_cond_signal
+#define pthread_cond_broadcast ayatori_cond_broadcast
+#define pthread_condattr_init ayatori_condattr_init
+#define pthread_condattr_destroy ayatori_condattr_destroy
+#define pthread_condattr_setclock ayatori_condattr_setclock
+#define pthread_condattr_getclock ayatori_condattr_getclock
+#define pthread_condattr_setpshared ayatori_condattr_setpshared
+#define pthread_condattr_getpshared ayatori_condattr_getpshared
+#define pthread_rwlock_init ayatori_rwlock_init
+#define pthread_rwlock_destroy ayatori_rwlock_destroy
+#define pthread_rwlock_rdlock ayatori_rwlock_rdlock
+#define pthread_rwlock_tryrdlock ayatori_rwlock_tryrdlock
+#define pthread_rwlock_timedrdlock ayatori_rwlock_timedrdlock
+#define pthread_rwlock_clockrdlock ayatori_rwlock_clockrdlock
+#define pthread_rwlock_wrlock ayatori_rwlock_wrlock
+#define pthread_rwlock_trywrlock ayatori_rwlock_trywrlock
+#define pthread_rwlock_timedwrlock ayatori_rwlock_timedwrlock
+#define pthread_rwlock_clockwrlock ayatori_rwlock_clockwrlock
+#define pthread_rwlock_unlock ayatori_rwlock_unlock
+#define pthread_rwlockattr_init ayatori_rwlockattr_init
+#define pthread_rwlockattr_destroy ayatori_rwlockattr_destroy
+#define pthread_rwlockattr_setkind_np ayatori_rwlockattr_setkind_np
+#define pthread_rwlockattr_getkind_np ayatori_rwlockattr_getkind_np
+#define pthread_rwlockattr_setpshared ayatori_rwlockattr_setpshared
+#define pthread_rwlockattr_getpshared ayatori_rwlockattr_getpshared
+#define pthread_spin_init ayatori_spin_init
+#define pthread_spin_destroy ayatori_spin_destroy
+#define pthread_spin_lock ayatori_spin_lock
+#define pthread_spin_trylock ayatori_spin_trylock
+#define pthread_spin_unlock ayatori_spin_unlock
+#define pthread_barrier_init ayatori_barrier_init
+#define pthread_barrier_destroy ayatori_barrier_destroy
+#define pthread_barrier_wait ayatori_barrier_wait
+#define pthread_barrierattr_init ayatori_barrierattr_init
+#define pthread_barrierattr_destroy ayatori_barrierattr_destroy
+#define pthread_barrierattr_setpshared ayatori_barrierattr_setpshared
+#define pthread_barrierattr_getpshared ayatori_barrierattr_getpshared
+#define pthread_once ayatori_once
+#define pthread_key_create ayatori_key_create
+#define pthread_key_delete ayatori_key_delete
+#define pthread_getspecific ayatori_getspecific
+#define pthread_setspecific ayatori_setspecific
+#define sem_init ayatori_sem_init
+#define sem_destroy ayatori_sem_destroy
+#define sem_wait ayatori_sem_wait
+#define sem_trywait ayatori_sem_trywait
+#define sem_timedwait ayatori_sem_timedwait
+#define sem_clockwait ayatori_sem_clockwait
+#define sem_post ayatori_sem_post
+#define sem_getvalue ayatori_sem_getvalue
+#define sem_open ayatori_sem_open
+#define sem_close ayatori_sem_close
+#define sem_unlink ayatori_sem_unlink
+#undef PTHREAD_NULL
+#define PTHREAD_NULL AYATORI_THREAD_NULL
+#undef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+#define PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP AYATORI_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+
+#endif
