@@ -3,42 +3,17 @@
 // one thread for each column that is free. No memory but stacks: a thread's board is a copy on its own stack, its count
 // goes into its parent's frame.
 #include "common/program.hpp"
-
-#include <cstdlib>
+#include "common/queens.hpp"
 
 namespace {
 
-constexpr int kRowsMax = 20;
+using namespace common::queens;
 
 struct Options {
   std::int64_t n = 13;
   std::int64_t cutoff = 6;
   bool serial = false;
 };
-
-// column[r] of the queen in row r.
-struct Board {
-  signed char column[kRowsMax];
-};
-
-bool is_free(const Board& board, int row, int column) {
-  for (int r = 0; r < row; ++r) {
-    const int distance = board.column[r] - column;
-    if (distance == 0 || distance == row - r || distance == r - row) return false;
-  }
-  return true;
-}
-
-std::int64_t count_here(Board& board, int n, int row) {
-  if (row == n) return 1;
-  std::int64_t count = 0;
-  for (int c = 0; c < n; ++c) {
-    if (!is_free(board, row, c)) continue;
-    board.column[row] = static_cast<signed char>(c);
-    count += count_here(board, n, row + 1);
-  }
-  return count;
-}
 
 template <class Mode>
 std::int64_t count(Board board, int n, int row, int cutoff) {
@@ -62,29 +37,6 @@ std::int64_t count(Board board, int n, int row, int cutoff) {
   }
   return sum;
 }
-
-// Sequence A000170 of the OEIS.
-constexpr std::int64_t kSolutions[kRowsMax + 1] = {1,
-                                                   1,
-                                                   0,
-                                                   0,
-                                                   2,
-                                                   10,
-                                                   4,
-                                                   40,
-                                                   92,
-                                                   352,
-                                                   724,
-                                                   2'680,
-                                                   14'200,
-                                                   73'712,
-                                                   365'596,
-                                                   2'279'184,
-                                                   14'772'512,
-                                                   95'815'104,
-                                                   666'090'624,
-                                                   4'968'057'848,
-                                                   39'029'188'884};
 
 }  // namespace
 

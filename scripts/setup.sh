@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the build and the checks need on Debian 12. Run by ./check, ./demo and .ci/run; a second run only looks.
-# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap, gnuplot, Open MPI's mpirun, ucx_perftest, Valgrind and Slurm for
-#                              ./check --full; no service is started or enabled
+# Usage: setup.sh [--full]     --full: also clang 19 and its tools for CI, debootstrap, gnuplot, oneTBB, Open MPI's mpirun, ucx_perftest,
+#                              Valgrind and Slurm for ./check --full; no service is started or enabled
 set -eu
 
 packages='g++ cmake ninja-build pkg-config ccache git ca-certificates gdb
   libgtest-dev libbenchmark-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libpng-dev nettle-dev libdw-dev libseccomp-dev libsodium-dev libucx-dev libhwloc-dev'
-full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev gnuplot-nox
+full_packages='debootstrap clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev gnuplot-nox libtbb-dev
   openmpi-bin libpmix-dev ucx-utils valgrind slurmctld slurmd slurm-client munge'
 services='slurmctld slurmd munge' # tests start their own
 

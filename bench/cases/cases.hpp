@@ -43,6 +43,11 @@ inline void poke(std::byte* at, unsigned char value) noexcept {
   *reinterpret_cast<volatile unsigned char*>(at) = value;
 }
 
+// More acquires than any cached page outlives.
+void drop_cached();
+
+[[noreturn]] void fail(const char* what);  // the job ends with status 3
+
 // Calls f() on process p and waits for it.
 template <class F>
 void on_process(int p, F&& f) {
@@ -69,6 +74,7 @@ void write_miss(const Options&);      //
 void upgrade(const Options&);         //
 void release_dirty(const Options&);   // fence.cpp
 void acquire_cached(const Options&);  //
+void latency(const Options&);         // latency.cpp
 void barrier(const Options&);         // sync.cpp
 void mutex_handoff(const Options&);   //
 

@@ -7,7 +7,6 @@
 #include "cases.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <random>
 
 namespace cases {
@@ -22,12 +21,6 @@ Pages scattered(const Options& o) {
   for (std::size_t i = 0; i < all.size(); i += kStride) pages.push_back(all[i]);
   std::shuffle(pages.begin(), pages.end(), std::mt19937(42));
   return pages;
-}
-
-// More acquires than any cached page outlives (it is dropped after 16).
-void drop_cached() {
-  const auto word = std::make_unique<ayatori::atomic<std::uint64_t>>(0);
-  for (int i = 0; i < 24; ++i) word->load(std::memory_order_acquire);
 }
 
 template <class Access>

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
 namespace cases {
@@ -51,6 +53,17 @@ Pages pages_of(int process, std::size_t count) {
   return pages;
 }
 
+// A page is dropped after 16 that did not see it used.
+void drop_cached() {
+  const auto word = std::make_unique<ayatori::atomic<std::uint64_t>>(0);
+  for (int i = 0; i < 24; ++i) word->load(std::memory_order_acquire);
+}
+
+void fail(const char* what) {
+  std::fprintf(stderr, "ayatori-bench-cases: %s\n", what);
+  std::_Exit(3);
+}
+
 Samples room(std::size_t count) {
   Samples samples(count, -1.0);
   samples.clear();
@@ -77,6 +90,7 @@ constexpr Case kCases[] = {
     {"upgrade", 2, upgrade},
     {"release_dirty", 2, release_dirty},
     {"acquire_cached", 2, acquire_cached},
+    {"latency", 2, latency},
     {"barrier", 1, barrier},
     {"mutex_handoff", 2, mutex_handoff},
     {"startup", 1, startup},

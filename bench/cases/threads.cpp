@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What threads cost that nobody steals, on one worker, beside a locked instruction, which says what the machine is; and what
 // two of them cost each other where a second worker has nothing to do but take them.
+#include <ayatori/ayatori.h>
+
 #include <mutex>
 #include <utility>
 
@@ -50,6 +52,17 @@ void locks(int count) {
     mutex.lock();
     mutex.unlock();
   }
+}
+
+// As ayatori_mutex_init() makes them.
+void c_locks(int count) {
+  ayatori_mutex_t mutex;
+  ayatori_mutex_init(&mutex, nullptr);
+  for (int i = 0; i < count; ++i) {
+    ayatori_mutex_lock(&mutex);
+    ayatori_mutex_unlock(&mutex);
+  }
+  ayatori_mutex_destroy(&mutex);
 }
 
 // Each finds the mutex locked, and gets it from the other, which unlocks it and finds it locked.
@@ -123,6 +136,7 @@ void threads(const Options& o) {
       {"fork + join of an empty thread", empty_threads, 2'000'000},
       {"yield to another thread", yields, 2'000'000},
       {"lock + unlock of a free mutex", locks, 2'000'000},
+      {"lock + unlock of a free process-private C mutex", c_locks, 2'000'000},
       {"hand-off of a mutex", hand_offs, 500'000},
       {"condition variable, there and back", round_trips, 200'000},
       {"condition variable, waited for each time", held_round_trips, 200'000},

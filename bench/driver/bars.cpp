@@ -70,6 +70,8 @@ double seconds_of(const Command& command, const Outcome& outcome) {
   return kNone;
 }
 
+}  // namespace
+
 double timed(const Command& command) {
   progress(text_of(command));
   return seconds_of(command, run(command, kTimeout_s));
@@ -82,7 +84,6 @@ std::pair<double, double> timed_together(const Command& command) {
   return {seconds_of(command, first), seconds_of(command, second)};
 }
 
-// Medians of all rounds of two metrics, one over the other, round by round.
 double ratio(const Results& results, const std::string& benchmark, const std::string& over, const std::string& under) {
   const Series* const a = results.find(benchmark, over);
   const Series* const b = results.find(benchmark, under);
@@ -97,6 +98,8 @@ double middle(const Results& results, const std::string& benchmark, const std::s
   const Series* const series = results.find(benchmark, metric);
   return series == nullptr ? kNone : series->middle();
 }
+
+namespace {
 
 bool repeat(const Setup& setup, const std::function<bool()>& round) {
   for (int i = 0; i < setup.repetitions; ++i)

@@ -15,8 +15,8 @@ constexpr int kTimeout_s = 120;
 
 constexpr Job kJobs[] = {
     {"fork_join", "fork_join", 1, ""},
-    {"threads", "threads", 1, ""},
-    {"threads", "threads_of_two", 1, "2 workers, ", "", 2},
+    {"thread_operations", "threads", 1, ""},
+    {"thread_operations", "threads_of_two", 1, "2 workers, ", "", 2},
     {"parallel", "parallel", 1, ""},
     {"steal", "steal", 2, ""},
     // 4K: the fault fetches the page it wants and no other, as the bare mechanism does.
@@ -47,7 +47,7 @@ std::int64_t started_at(const std::string& out) {
   return at == out.npos ? 0 : std::strtoll(out.c_str() + at + std::strlen("started\t"), nullptr, 10);
 }
 
-int add_samples(const Job& job, const std::string& out, Results& results) {
+int add_samples(const std::string& benchmark, const std::string& variant, const std::string& out, Results& results) {
   int series = 0;
   std::istringstream lines(out);
   for (std::string line; std::getline(lines, line);) {
@@ -58,7 +58,7 @@ int add_samples(const Job& job, const std::string& out, Results& results) {
     std::getline(fields, unit, '\t');
     std::vector<double> values;
     for (double value; fields >> value;) values.push_back(value);
-    results.add(job.benchmark, job.variant + metric, unit, std::move(values));
+    results.add(benchmark, variant + metric, unit, std::move(values));
     ++series;
   }
   return series;
@@ -82,6 +82,13 @@ bool complain(const Command& command, const Outcome& outcome) {
   return false;
 }
 
+bool run_samples(const Command& command, const std::string& benchmark, const std::string& variant, Results& results) {
+  progress(text_of(command));
+  const Outcome outcome = run(command, kTimeout_s);
+  if (!outcome.ok() || add_samples(benchmark, variant, outcome.out, results) == 0) return complain(command, outcome);
+  return true;
+}
+
 bool run_job(const Setup& setup, const Job& job, Results& results) {
   Command command;
   if (job.processes > 0)
@@ -93,10 +100,7 @@ bool run_job(const Setup& setup, const Job& job, Results& results) {
   if (setup.quick) command.words.push_back("--quick");
   if (const char* equals = std::strchr(job.knob, '='))
     command.environment.emplace_back(std::string(job.knob, equals), equals + 1);
-  progress(text_of(command));
-  const Outcome outcome = run(command, kTimeout_s);
-  if (!outcome.ok() || add_samples(job, outcome.out, results) == 0) return complain(command, outcome);
-  return true;
+  return run_samples(command, job.benchmark, job.variant, results);
 }
 
 std::string startup_metric(int processes, const std::string& space, bool whole) {

@@ -7,6 +7,7 @@
 
 #include "driver.hpp"
 #include "json.hpp"
+#include "picture.hpp"
 
 namespace {
 
@@ -15,9 +16,12 @@ using namespace bench;
 constexpr int kBadArguments = 125, kNotMeasured = 3;  // 125: as elsewhere in `ayatori`
 constexpr const char* kPrograms[] = {"fib", "nqueens", "uts", "cilksort", "nbody", "matmul", "heat"};  // of the bars
 
+constexpr const Comparison* kComparisons[] = {&kThreads, &kLatency, &kPolicies};
+
 struct Options {
   bool bars = false;
-  std::string json;
+  const Comparison* comparison = nullptr;
+  std::string json, tables;
   std::vector<std::string> names;
 };
 
@@ -25,6 +29,20 @@ std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += " " + word;
   return text;
+}
+
+void usage_of(const Comparison& what) {
+  std::printf(
+      "Usage: ayatori bench %s [NAME...] [--json=FILE]\n\n%s\n\n"
+      "  --json=FILE         the samples as JSON\n"
+      "  --tables=FILE       writes the tables into a Markdown file that has \"<!-- bench ... -->\" where they belong\n"
+      "%s"
+      "  --repetitions=N     rounds [5]\n"
+      "  --quick             tiny sizes, one repetition: does everything run? The figures mean nothing\n"
+      "  --programs=FOLDER   of fib, nqueens and the others [this program's]\n\n"
+      "Status 1: a bar is missed, 3: something could not be measured. Names:%s\n",
+      what.word, what.about, what.draws ? "  --plot=FOLDER       pictures and their data; gnuplot draws them\n" : "",
+      joined(what.names()).c_str());
 }
 
 void usage() {
@@ -37,7 +55,11 @@ void usage() {
       "  --quick             tiny sizes, one repetition: does everything run? The figures mean nothing\n"
       "  --bars              instead: the bars that a release keeps; status 1 when one is missed\n"
       "  --programs=FOLDER   of fib, nqueens and the others, for --bars [this program's]\n\n"
-      "`ayatori bench net` measures the transports between processes (`ayatori bench net --help`).\n\n"
+      "Others have options of their own (`ayatori bench threads --help`):\n"
+      "  net                 the transports between processes\n"
+      "  latency             latency of remote pages that other threads hide\n"
+      "  policies            where joined threads go on, what idle workers do\n"
+      "  threads             threads, beside those of oneTBB, OpenMP and the C++ library\n\n"
       "Benchmarks:%s\nBars:%s\n",
       joined(benchmark_names()).c_str(), joined(bar_names()).c_str());
 }
@@ -49,7 +71,9 @@ int complain_about(const std::string& what) {
 
 // The status to end with, or -1.
 int parse(int argc, char** argv, Setup& setup, Options& options) {
-  for (int i = 1; i < argc; ++i) {
+  for (const Comparison* const comparison : kComparisons)
+    if (argc > 1 && comparison->word == std::string_view(argv[1])) options.comparison = comparison;
+  for (int i = options.comparison != nullptr ? 2 : 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     const auto value = [&](std::string_view name) -> const char* {
       if (word == name && i + 1 < argc) return argv[++i];
@@ -57,16 +81,21 @@ int parse(int argc, char** argv, Setup& setup, Options& options) {
       return nullptr;
     };
     if (word == "--help" || word == "-h") {
-      usage();
+      options.comparison != nullptr ? usage_of(*options.comparison) : usage();
       return 0;
     }
-    if (word == "--bars") {
+    if (word == "--bars" && options.comparison == nullptr) {
       options.bars = true;
     } else if (word == "--quick") {
       setup.quick = true;
       setup.repetitions = 1;
     } else if (const char* file = value("--json")) {
       options.json = file;
+    } else if (const char* plots =
+                   options.comparison != nullptr && options.comparison->draws ? value("--plot") : nullptr) {
+      setup.plot = plots;
+    } else if (const char* page = options.comparison != nullptr ? value("--tables") : nullptr) {
+      options.tables = page;
     } else if (const char* folder = value("--programs")) {
       setup.programs = folder;
     } else if (const char* count = value("--repetitions")) {
@@ -81,7 +110,9 @@ int parse(int argc, char** argv, Setup& setup, Options& options) {
       options.names.emplace_back(word);
     }
   }
-  const std::vector<std::string> known = options.bars ? bar_names() : benchmark_names();
+  const std::vector<std::string> known = options.comparison != nullptr ? options.comparison->names()
+                                         : options.bars                ? bar_names()
+                                                                       : benchmark_names();
   for (const std::string& name : options.names) {
     bool found = false;
     for (const std::string& other : known) found |= name == other;
@@ -89,6 +120,7 @@ int parse(int argc, char** argv, Setup& setup, Options& options) {
       return complain_about("no " + std::string(options.bars ? "bar" : "benchmark") + " is named " + name +
                             "; there are:" + joined(known));
   }
+  if (!setup.plot.empty() && !can_draw(setup.plot)) return kBadArguments;
   if (!options.json.empty() && !can_write(options.json)) return kBadArguments;
   return -1;
 }
@@ -108,6 +140,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> all_needed = {setup.launcher, setup.cases, setup.bare};
   if (options.bars)
     for (const char* const program : kPrograms) all_needed.push_back(setup.programs + "/" + program);
+  if (options.comparison != nullptr)
+    for (const char* const program : options.comparison->programs) all_needed.push_back(setup.programs + "/" + program);
   for (const std::string& needed : all_needed) {
     if (executable(needed)) continue;
     std::fprintf(stderr, "ayatori-bench: there is no %s\n", needed.c_str());
@@ -116,11 +150,15 @@ int main(int argc, char** argv) {
 
   Results results;
   std::vector<Bar> bars;
-  const bool measured = options.bars ? measure_bars(setup, options.names, results, bars)
-                                     : measure_benchmarks(setup, options.names, results);
+  std::vector<Table> tables;
+  bool measured = options.comparison != nullptr
+                      ? options.comparison->measure(setup, options.names, results, bars, tables)
+                  : options.bars ? measure_bars(setup, options.names, results, bars)
+                                 : measure_benchmarks(setup, options.names, results);
   print_series(results.all());
+  for (const Table& table : tables) std::printf("\n%s\n", table.text.c_str());
   bool kept = true;
-  if (options.bars) {
+  if (!bars.empty()) {
     std::puts("");
     print_bars(bars);
     for (const Bar& bar : bars) kept &= bar.kept();
@@ -128,13 +166,14 @@ int main(int argc, char** argv) {
   if (setup.quick) std::puts("quick: tiny sizes; the figures and verdicts above mean nothing");
   if (!options.json.empty()) {
     Document document;
-    document.kind = options.bars ? "bars" : "benchmarks";
+    document.kind = options.comparison != nullptr ? options.comparison->word : options.bars ? "bars" : "benchmarks";
     document.machine = run({{setup.launcher, "info", "--json"}}, 30).out;
     document.quick = setup.quick;
     document.results = &results;
-    document.bars = options.bars ? &bars : nullptr;
+    document.bars = options.bars || options.comparison != nullptr ? &bars : nullptr;
     if (!write_json(options.json, document)) return kNotMeasured;
   }
+  if (!options.tables.empty()) measured &= put_tables(options.tables, tables);
   if (!measured) return kNotMeasured;
   return kept || setup.quick ? 0 : 1;
 }

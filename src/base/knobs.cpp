@@ -94,6 +94,12 @@ constexpr Knob kTable[] = {
     {"AYATORI_BIND", KnobKind::kChoice, "none", "", 0, 0, KnobShape::kAny, "auto|none|core", "-",
      "workers on CPUs of their own; auto: where there is one for each that no other job has claimed; core: in any "
      "case"},
+    {"AYATORI_STEAL_BACKOFF", KnobKind::kChoice, "sleep", "", 0, 0, KnobShape::kAny, "sleep|none|fixed|random", "-",
+     "what a worker does that found nothing to steal: growing pauses and sleeps; or, to compare, never sleeping: it "
+     "tries again at once, after 20 us, after a random time up to 40 us"},
+    {"AYATORI_JOIN_POLICY", KnobKind::kChoice, "stay", "", 0, 0, KnobShape::kAny, "stay|move", "-",
+     "where a thread goes on that has waited in a join for one of another process: where its stack is, or where that "
+     "one ended (over shm)"},
 };
 constexpr std::size_t kKnobs = std::size(kTable);
 

@@ -139,6 +139,13 @@ void bring_placed(Descriptor* d) {
       map_stack);
 }
 
+ult::Backoff backoff_of(std::string_view name) noexcept {
+  return name == "none"     ? ult::Backoff::kNone
+         : name == "fixed"  ? ult::Backoff::kFixed
+         : name == "random" ? ult::Backoff::kRandom
+                            : ult::Backoff::kSleep;
+}
+
 // Of each process; of a process's own ones all that were ever used, in powers of two.
 constexpr std::uint32_t kThreadsInCore = 16;
 constexpr std::size_t kRingInCore = 1'024;  // entries of a deque
@@ -465,6 +472,8 @@ void attach(int self, int workers, const Watch& watch) {
   c.stack_room_bytes = c.stack_bytes - (dsm::kGuardPages << gas::kPageShift);
   c.keep_threads = keep;
   c.finished = &s.shared->finished;
+  c.backoff = backoff_of(base::knob_string("AYATORI_STEAL_BACKOFF"));
+  c.joiners_move = base::knob_string("AYATORI_JOIN_POLICY") == "move";
   c.hooks.steal_remote = steal_remote;
   c.hooks.bring_placed = bring_placed;
   c.hooks.acquire = [] { dsm::acquire(); };

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/waiter.hpp"
@@ -90,6 +91,26 @@ void* new_buffer() {
   return p;
 }
 
+// The buffers that a worker has free are a stack, of which park_buffer is the first: in each, where a context comes later,
+// lie the next one and how many follow.
+struct Free {
+  void* next;
+  std::size_t follow;
+};
+constexpr std::size_t kFreeMax = 256;  // of each only what a frame takes is touched
+
+void* after(void* buffer) noexcept { return static_cast<Free*>(buffer)->next; }  // null in a new one
+
+void give_buffer(Worker& w, void* buffer) noexcept {
+  const std::size_t follow = static_cast<Free*>(w.park_buffer)->follow + 1;
+  if (follow > kFreeMax) {
+    munmap(buffer, kBufferBytes);
+    return;
+  }
+  *static_cast<Free*>(buffer) = {w.park_buffer, follow};
+  w.park_buffer = buffer;
+}
+
 void* op_park(Worker& w, Descriptor* self, void*) {
   self->state = ThreadState::kFaulting;
   self->fault_frame = w.park_buffer;
@@ -98,8 +119,9 @@ void* op_park(Worker& w, Descriptor* self, void*) {
   ++self->pins;  // P3
   const auto parked = w.parked;
   void* const argument = w.parked_argument;
-  w.park_buffer = new_buffer();  // P2
-  parked(self, argument);        // from here on it may be woken (W2)
+  void* const next = after(w.park_buffer);
+  w.park_buffer = next ? next : new_buffer();  // P2
+  parked(self, argument);                      // from here on it may be woken (W2)
   return schedule(w);
 }
 
@@ -145,18 +167,16 @@ void prepare(Worker& w) {
 }
 
 void release(Worker& w) {
-  munmap(w.park_buffer, kBufferBytes);
+  while (w.park_buffer) munmap(std::exchange(w.park_buffer, after(w.park_buffer)), kBufferBytes);
   munmap(w.resume_buffer, kBufferBytes);
 }
 
 void* resume(Worker& w, Descriptor* d) noexcept {
-  // All buffers are aligned alike, so the frame keeps its offset.
-  void* const from_buffer = d->fault_frame;
+  // P1. Whom it resumed before has left that buffer by rt_sigreturn.
+  give_buffer(w, std::exchange(w.resume_buffer, d->fault_frame));
   std::byte* to = static_cast<std::byte*>(w.resume_buffer) + d->fault_offset;
-  copy_frame(to, static_cast<std::byte*>(from_buffer) + d->fault_offset, d->fault_bytes);
   auto* context = reinterpret_cast<ucontext_t*>(to + sizeof(void*));
   syscall(SYS_sigaltstack, nullptr, &context->uc_stack);  // P1; past the program's view of it
-  munmap(from_buffer, kBufferBytes);
   d->fault_frame = nullptr;
   --d->pins;
   // A context that pops into ayt_fault_return with the frame in rbx and the restorer in r12.

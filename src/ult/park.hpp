@@ -4,9 +4,11 @@
 // Who calls it: park() the fault handler on the alternate stack; wake() any OS thread of the process; resume() a worker
 // that is about to run a thread parked here.
 // P1. park() copies the kernel's signal frame (all registers, extended state) into a buffer of the worker and leaves the
-//     handler for the native stack; the thread is resumed by rt_sigreturn from a copy of that frame whose alternate
-//     stack is the resuming worker's (facts of Linux: sigreturn installs the frame's alternate stack).
-// P2. The handler allocates nothing: buffers are exchanged on the native stack.
+//     handler for the native stack; the thread is resumed by rt_sigreturn from that copy, whose alternate stack is made
+//     the resuming worker's (facts of Linux: sigreturn installs the frame's alternate stack). The worker has the buffer
+//     until it resumes the next one from a fault.
+// P2. The handler allocates nothing: buffers are exchanged on the native stack. A worker keeps those that it has emptied:
+//     to unmap one costs more than the fault where another thread of the process runs.
 // P3. A parked thread is pinned: its frame lies in memory of this process.
 // P4. Only code of the program itself is parked, not the runtime's, not a library's: it may hold locks (design rule P10).
 #pragma once

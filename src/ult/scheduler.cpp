@@ -416,8 +416,19 @@ bool finds_nothing(const ProcessQueues& q) noexcept {
   return true;
 }
 
+// Waits a time that does not depend on how often nothing was found, but not for what has come meanwhile.
+void back_off(Worker& w) noexcept {
+  constexpr std::int64_t kFixedNs = 20'000;
+  const Backoff how = the_config.backoff;
+  if (how == Backoff::kNone) return;
+  const auto ns = how == Backoff::kFixed ? kFixedNs : static_cast<std::int64_t>(next_random(w) % (2 * kFixedNs + 1));
+  const std::int64_t until = base::real_now_ns() + ns;
+  while (base::real_now_ns() < until && finds_nothing(mine()) && !finished()) base::cpu_pause();
+}
+
 // Waits a little; longer the more often in a row nothing was found. Sleeps in the doorbell after a while.
 void idle(Worker& w, std::uint32_t misses) noexcept {
+  if (the_config.backoff != Backoff::kSleep) return back_off(w);
   if (misses <= 40) {
     const std::uint32_t pauses = std::min(64u, 8u << std::min(misses / 4, 3u)) + (next_random(w) & 15);
     for (std::uint32_t i = 0; i < pauses; ++i) base::cpu_pause();
@@ -486,6 +497,10 @@ void* op_end(Worker& w, Descriptor* self, void*) {
       return schedule(w);
     }
     ++w.counters.joins_remote;
+    if (the_config.joiners_move && !the_config.apart && !waiter->os_thread && waiter->pins == 0) {
+      the_config.hooks.bring_placed(waiter);  // in no queue (J3), as a placed thread before its start
+      return resume_here(w, waiter);
+    }
     make_ready(waiter, false);
   }
   return schedule(w);

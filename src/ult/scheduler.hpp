@@ -66,6 +66,9 @@ struct Hooks {
   void (*start_placed)(Descriptor*) = nullptr;  // as bring_placed, of a thread that place_apart sent here
 };
 
+// What a worker does that has found nothing (docs/design/idle-workers.md). All but kSleep keep a CPU busy.
+enum class Backoff : std::uint8_t { kSleep, kNone, kFixed, kRandom };
+
 struct Config {
   int process = 0;
   int processes = 1;
@@ -79,6 +82,8 @@ struct Config {
   std::size_t stack_room_bytes = SIZE_MAX;         // of these what threads may use: less the guard
   std::uint32_t keep_threads = 256;                // free threads that a worker keeps
   std::atomic<std::uint32_t>* finished = nullptr;  // non-zero: all workers of all processes leave
+  Backoff backoff = Backoff::kSleep;
+  bool joiners_move = false;  // who waits for a thread goes on in the process where that has ended
   Hooks hooks;
   std::uint64_t done_here = 0;  // set by configure(): the join word of what ended here
 };

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <oneapi/tbb/task_group.h>
+
+#include "peers/peer.hpp"
+
+std::int64_t peers::fib(std::int64_t n) {
+  if (n < 2) return n;
+  std::int64_t first = 0;
+  tbb::task_group tasks;
+  tasks.run([&first, n] { first = fib(n - 1); });
+  const std::int64_t second = fib(n - 2);
+  tasks.wait();
+  return first + second;
+}
