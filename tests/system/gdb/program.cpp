@@ -2,6 +2,8 @@
 // Threads for a debugger to find: parked at a mutex, at a join and, after they have come from another process, in a sleep; one
 // waits in a queue, one is running in stop_here(), where gdb.sh has a breakpoint. Prints "standing" before that. First
 // argument: a file; it goes on when that exists. With a second one, `abort`, it dumps core instead.
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <ayatori/ayatori.hpp>
@@ -64,7 +66,8 @@ extern "C" {
   std::puts("standing");
   std::fflush(stdout);
   if (abort) std::abort();
-  while (access(file, F_OK) != 0) usleep(20'000);
+  const timespec nap{0, 20'000'000};
+  while (access(file, F_OK) != 0) syscall(SYS_nanosleep, &nap, nullptr);  // the C library's would suspend the thread
 }
 }
 
