@@ -57,6 +57,11 @@ Handle mutex_of(ayatori_mutex_t* m) noexcept {
   if (m->type == kDestroyed) return find_object(&m->handle, Kind::kMutex);
   return ensure_object(&m->handle, Kind::kMutex, static_cast<std::uint32_t>(m->type));
 }
+// What stands in the object: its handle, or something else (H1 to H4 of c_objects.hpp). acquire: as find_object().
+Handle handle_in(ayatori_mutex_t* m) noexcept {
+  return std::atomic_ref<std::uint64_t>(m->handle).load(std::memory_order_acquire);
+}
+
 int error_of(const ayatori_mutex_t* m) noexcept { return m->type == kDestroyed ? EINVAL : EAGAIN; }
 
 // What a lock function returns without locking; -1: it has to lock.
@@ -205,6 +210,7 @@ int ayatori_mutex_destroy(ayatori_mutex_t* mutex) {
 }
 
 int ayatori_mutex_lock(ayatori_mutex_t* mutex) {
+  if (sync::mutex_lock_at_once(handle_in(mutex))) return 0;
   const Handle h = mutex_of(mutex);
   if (h == 0) return error_of(mutex);
   if (const int done = relock(h, EDEADLK); done >= 0) return done;
@@ -237,6 +243,7 @@ int ayatori_mutex_clocklock(ayatori_mutex_t* mutex, clockid_t clock, const struc
 }
 
 int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
+  if (sync::mutex_unlock_at_once(handle_in(mutex))) return 0;
   const Handle h = find_object(&mutex->handle, Kind::kMutex);
   if (h == 0) return mutex->type == kDestroyed ? EINVAL : EPERM;
   if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) {

@@ -681,6 +681,25 @@ void mutex_unlock(Handle h) noexcept {
   if (!unlock_fast(o)) unlock_slowly(o);
 }
 
+namespace {
+// Null: no living mutex of type 0 that all processes map.
+[[gnu::always_inline]] inline Object* plain_mutex(Handle h) noexcept {
+  if (gas::apart() || h - 1 >= kObjects - 1) return nullptr;
+  Object& o = state.objects[h];
+  return kind_of(o) == Kind::kMutex && o.type == 0 ? &o : nullptr;
+}
+}  // namespace
+
+bool mutex_lock_at_once(Handle h) noexcept {
+  Object* const o = plain_mutex(h);
+  return o && lock_fast(*o);
+}
+
+bool mutex_unlock_at_once(Handle h) noexcept {
+  Object* const o = plain_mutex(h);
+  return o && (o->word.load(std::memory_order_relaxed) & kLocked) != 0 && unlock_fast(*o);
+}
+
 Handle condition_create() { return create(Kind::kCondition); }
 void condition_destroy(Handle h) noexcept { destroy(h, Kind::kCondition); }
 

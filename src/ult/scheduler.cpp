@@ -332,7 +332,6 @@ Descriptor* take_new(Worker& w) noexcept {
 // T5. A high one takes its turn before the others, unless it is theirs.
 bool high_has_turn(Worker& w) noexcept { return (++w.high_turns & kHighMask) != 0; }
 Descriptor* take_high() noexcept { return high_is_ready() ? bring_stack(mine().high.pop()) : nullptr; }
-Descriptor* take_high_first(Worker& w) noexcept { return high_is_ready() && high_has_turn(w) ? take_high() : nullptr; }
 
 // The newest of the worker's deque, or null.
 Descriptor* take_own(Worker& w) noexcept {
@@ -390,6 +389,13 @@ Descriptor* take_from_others(Worker& w) noexcept {
     if (Descriptor* d = steal_far(w)) return d;
   }
   return steal_near(w);
+}
+
+Descriptor* take_high_first(Worker& w) noexcept {
+  if (!high_is_ready() || !high_has_turn(w)) return nullptr;
+  if ((w.high_turns & kClockMask) == 0)  // or nobody would come to it where all threads are high
+    if (Descriptor* d = take_from_others(w)) return d;
+  return take_high();
 }
 
 // Takes what this worker or its process has, and, now and then, others: threads that wake each other again and again, or

@@ -182,7 +182,7 @@ void code_scheduling(void) {
   GIVES(0, ayatori_thread_getschedparam(self, &n, &param));
   CHECK(n == SCHED_OTHER && param.sched_priority == 0);
   GIVES(0, ayatori_thread_setschedprio(self, 0));
-  GIVES(EINVAL, ayatori_thread_setschedprio(self, 1));
+  GIVES(EINVAL, ayatori_thread_setschedprio(self, 2));
   GIVES_HERE(UNDEFINED, ESRCH, ayatori_thread_setschedparam(0, SCHED_OTHER, &zero));
   GIVES_HERE(UNDEFINED, ESRCH, ayatori_thread_getschedparam(0, &n, &param));
   GIVES_HERE(UNDEFINED, ESRCH, ayatori_thread_setschedprio(0, 0));

