@@ -230,7 +230,7 @@ std::uint64_t thread_number(const Descriptor* d) noexcept {
   return gas::apart() ? tasks::remote::facts_of(d).number : ult::number_of(d);
 }
 std::uint64_t current_thread_number() noexcept {
-  return ult::on_user_thread() ? ult::number_of(ult::current_worker()->current) : 0;
+  return ult::on_user_thread() ? ult::number_of(ult::current_thread()) : 0;
 }
 
 void yield_thread() noexcept {
@@ -248,22 +248,22 @@ void sleep_thread(std::int64_t ns) noexcept {
 }
 
 void store_exception(std::exception_ptr error) noexcept {
-  Descriptor* d = ult::current_worker()->current;
+  Descriptor* d = ult::current_thread();
   if (d->join.load() == ult::JoinWord::kDetached) terminate_with(std::move(error));
   ::new (static_cast<void*>(&d->error)) std::exception_ptr(std::move(error));
 }
 
 void pin_current(int delta) noexcept {
   if (!ult::on_user_thread()) return;
-  std::uint32_t& pins = ult::current_worker()->current->pins;
+  std::uint32_t& pins = ult::current_thread()->pins;
   pins += static_cast<std::uint32_t>(delta);
 }
 
 void set_current_priority(bool high) noexcept {
-  if (ult::on_user_thread()) ult::current_worker()->current->high.store(high, std::memory_order_relaxed);  // T5
+  if (ult::on_user_thread()) ult::current_thread()->high.store(high, std::memory_order_relaxed);  // T5
 }
 bool current_priority() noexcept {
-  return ult::on_user_thread() && ult::current_worker()->current->high.load(std::memory_order_relaxed);
+  return ult::on_user_thread() && ult::current_thread()->high.load(std::memory_order_relaxed);
 }
 
 namespace {

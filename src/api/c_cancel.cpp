@@ -22,7 +22,7 @@ struct Handler {
 
 // The caller; its word is its own (X1): it may be what the last thread in this descriptor left.
 Descriptor* own() noexcept {
-  Descriptor* d = ult::current_worker()->current;
+  Descriptor* d = ult::current_thread();
   if (d->cancel.load(std::memory_order_relaxed) >> ult::kCancelBits != d->generation) ult::begin_cancellation(d, 0);
   return d;
 }
@@ -44,7 +44,7 @@ void cancellation_point_at_once() {
 
 bool cancelled() noexcept {
   if (!ult::on_user_thread()) return false;
-  const Descriptor* d = ult::current_worker()->current;
+  const Descriptor* d = ult::current_thread();
   const std::uint64_t word = d->cancel.load(std::memory_order_relaxed);  // nothing is ordered by a cancellation
   return ult::is_cancelled(word) && word >> ult::kCancelBits == d->generation;
 }

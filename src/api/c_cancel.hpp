@@ -22,9 +22,9 @@ void cancellation_point_at_once();  // only for a thread of type AYATORI_CANCEL_
 template <class Wait>
 auto cancellable(const Wait& wait) {
   if (!ult::on_user_thread()) return wait();
-  ult::current_worker()->current->cancel_point.store(true, std::memory_order_relaxed);
+  ult::current_thread()->cancel_point.store(true, std::memory_order_relaxed);
   const auto result = wait();
-  ult::current_worker()->current->cancel_point.store(false, std::memory_order_relaxed);  // elsewhere, perhaps
+  ult::current_thread()->cancel_point.store(false, std::memory_order_relaxed);  // elsewhere, perhaps
   return result;
 }
 

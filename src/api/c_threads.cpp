@@ -58,7 +58,7 @@ struct State {
 };
 constinit State state;
 
-Descriptor* current() noexcept { return ult::current_worker()->current; }
+Descriptor* current() noexcept { return ult::current_thread(); }
 
 // Of the current worker; the job may have to wait for begun and ended to agree (exit of the first thread).
 void count(std::uint64_t ult::WorkerCounters::* counter) noexcept {

@@ -86,11 +86,17 @@ void clean_up_dependent(_Unwind_Reason_Code code, _Unwind_Exception* unwound) {
 
 constexpr _Unwind_Exception_Class kDependentClass = 0x474e5543432b2b01;  // "GNUCC++\1"
 
-[[noreturn]] void rethrow(void* object) {
+// Never inlined: compilers take that address for a constant, and a fault in what comes before may end on another OS thread.
+[[gnu::noinline]] void count_uncaught() noexcept {
   struct Globals {
     void* caught;
     unsigned uncaught;
   };
+  asm volatile("" ::: "memory");
+  ++reinterpret_cast<Globals*>(__cxxabiv1::__cxa_get_globals())->uncaught;
+}
+
+[[noreturn]] void rethrow(void* object) {
   RefcountedException& header = header_of(object);
   auto* const dependent = reinterpret_cast<DependentException*>(__cxxabiv1::__cxa_allocate_dependent_exception());
   std::memcpy(static_cast<void*>(dependent), &object, sizeof(object));
@@ -99,7 +105,7 @@ constexpr _Unwind_Exception_Class kDependentClass = 0x474e5543432b2b01;  // "GNU
   dependent->terminate_handler = std::get_terminate();
   dependent->unwind_header.exception_class = kDependentClass;
   dependent->unwind_header.exception_cleanup = &clean_up_dependent;
-  ++reinterpret_cast<Globals*>(__cxxabiv1::__cxa_get_globals())->uncaught;
+  count_uncaught();
   _Unwind_RaiseException(&dependent->unwind_header);
   __cxxabiv1::__cxa_begin_catch(&dependent->unwind_header);  // there is no handler, as for any throw
   std::terminate();

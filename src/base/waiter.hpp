@@ -6,7 +6,7 @@
 //     saved, the worker goes on with its scheduler on its native stack and calls `parked` first.
 // W2. A ticket is woken exactly once, by any OS thread of the process, not before `parked` was entered; after wake()
 //     the ticket is no longer the caller's.
-// W3. While may_park() says no (libc or runtime code, foreign OS threads: rule P10 of docs/design) the fault is resolved
+// W3. While may_park() says no (libraries' code, native stacks, foreign OS threads: rule P10 of docs/design) the fault is resolved
 //     inline, in the handler.
 // W4. Nobody spins without end: SpinThenSleep pauses, yields, then sleeps, so that more workers than CPUs make progress.
 #pragma once

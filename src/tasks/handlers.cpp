@@ -476,7 +476,7 @@ void answer(const Arrival& arrival, const void* data, std::size_t bytes) {
 net::Completion ask(net::Transport& transport, net::ProcessId to, net::HandlerId handler, const void* payload,
                     std::size_t bytes, void* reply, std::size_t reply_bytes_max) {
   AYT_CHECK(state().transport == &transport, "call_rpc() needs an on_rpc() of the same transport in each process");
-  Descriptor* const self = ult::on_user_thread() ? ult::current_worker()->current : nullptr;
+  Descriptor* const self = ult::on_user_thread() ? ult::current_thread() : nullptr;
   if (self != nullptr) ++self->pins;                                               // the transport is this process'
   reply_bytes_max = std::min(reply_bytes_max, transport.limits().long_bytes_max);  // no answer is longer
   auto* const a = new (room_for(sizeof(Ask) + sizeof(Question) + bytes + reply_bytes_max)) Ask{};

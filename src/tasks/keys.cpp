@@ -133,7 +133,7 @@ void free_zeroed(void* address) noexcept {
 }
 
 ThreadValues* values_of_caller() noexcept {
-  return ult::on_user_thread() ? ult::current_worker()->current->values : os_values();
+  return ult::on_user_thread() ? ult::current_thread()->values : os_values();
 }
 
 Value* place_of(ThreadValues* values, Key key) noexcept {
@@ -149,7 +149,7 @@ ThreadValues* make_values() noexcept {
   values = static_cast<ThreadValues*>(zeroed(sizeof(ThreadValues)));
   if (!values) return nullptr;
   if (ult::on_user_thread()) {
-    Descriptor* const d = ult::current_worker()->current;  // zeroed() may have gone elsewhere
+    Descriptor* const d = ult::current_thread();  // zeroed() may have gone elsewhere
     d->values = values;
     d->has_values = true;
   } else {
@@ -346,7 +346,7 @@ void remove_robust(sync::Handle mutex) noexcept {
 void end_values() noexcept {
   ThreadValues* const values = values_of_caller();
   end(values);
-  Descriptor* const d = ult::current_worker()->current;
+  Descriptor* const d = ult::current_thread();
   d->values = nullptr;
   d->has_values = false;
   free_values(values);

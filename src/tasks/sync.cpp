@@ -556,7 +556,7 @@ void busy_native(void* argument) {
   o.guard.unlock();
 }
 
-Descriptor* current() { return ult::current_worker()->current; }
+Descriptor* current() { return ult::current_thread(); }
 
 }  // namespace
 

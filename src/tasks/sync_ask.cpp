@@ -76,7 +76,7 @@ const Descriptor* ask_and_wait(const Call& call) {
   if (ult::on_user_thread()) {
     question() = call;
     ult::on_native(&op_ask, nullptr);
-    return ult::current_worker()->current;
+    return ult::current_thread();
   }
   Descriptor* d = os_descriptor();
   d->timed_out = false;

@@ -67,7 +67,7 @@ Descriptor* os_waiter(std::uint32_t index) noexcept {
 std::uint32_t os_waiter_index(const Descriptor* d) noexcept { return static_cast<std::uint32_t>(d - state.os_waiters); }
 
 std::uint64_t caller_number() noexcept {
-  if (ult::on_user_thread()) return ult::number_of(ult::current_worker()->current);
+  if (ult::on_user_thread()) return ult::number_of(ult::current_thread());
   return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(self()) << 32 | static_cast<std::uint32_t>(gettid());
 }
 

@@ -192,13 +192,13 @@ RwLocked rwlock_lock(Handle h, bool shared, std::int64_t deadline_ns) {
     return result_of(*ask_and_wait(c));
   }
   Object& o = object(h, Kind::kRwLock);
-  Descriptor* d = ult::on_user_thread() ? ult::current_worker()->current : os_descriptor();
+  Descriptor* d = ult::on_user_thread() ? ult::current_thread() : os_descriptor();
   d->shares = shared;
   d->deadline_ns = deadline_ns;
   d->timed_out = d->barrier_last = false;
   if (ult::on_user_thread()) {
     ult::on_native(&op_lock, &o);
-    return result_of(*ult::current_worker()->current);  // its descriptor may be another one now
+    return result_of(*ult::current_thread());  // its descriptor may be another one now
   }
   d->wait_value = caller_number();
   std::uint64_t from = 0;

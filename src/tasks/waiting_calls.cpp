@@ -597,7 +597,7 @@ bool valid(const timespec& t) { return t.tv_sec >= 0 && t.tv_nsec >= 0 && t.tv_n
 // Until a time of CLOCK_MONOTONIC. False: there is no way but the OS thread's.
 bool sleep_until(std::int64_t deadline_ns) {
   const std::int64_t now = base::real_now_ns();
-  const ult::Descriptor* const self = ult::current_worker()->current;
+  const ult::Descriptor* const self = ult::current_thread();
   // Who may be cancelled is to be found; the others wait in the scheduler alone.
   if ((self->cancel.load(std::memory_order_relaxed) & ult::kCancellable) == 0 || deadline_ns <= now) {
     ult::sleep(deadline_ns - now);

@@ -367,7 +367,7 @@ bool may_be_cancelled(const Descriptor* d) noexcept {
 
 // On the thread. Frees the wait.
 End wait_here(ult::Operation operation, Wait* wait, long* result) {
-  Descriptor* const self = ult::current_worker()->current;
+  Descriptor* const self = ult::current_thread();
   ++self->pins;  // W1
   if (wait->may_be_cancelled) self->cancel_point.store(true, std::memory_order_relaxed);
   ult::on_native(operation, wait);
@@ -382,17 +382,9 @@ End wait_here(ult::Operation operation, Wait* wait, long* result) {
 Wait* new_wait(Call call, int fd, bool cancellable) {
   void* const memory = std::malloc(sizeof(Wait));
   if (!memory) return nullptr;
-  return new (memory) Wait{call,
-                           End::kReady,
-                           cancellable && may_be_cancelled(ult::current_worker()->current),
-                           fd,
-                           -1,
-                           0,
-                           0,
-                           kNever,
-                           nullptr,
-                           nullptr,
-                           0};
+  return new (memory) Wait{
+      call, End::kReady, cancellable && may_be_cancelled(ult::current_thread()), fd, -1, 0, 0, kNever, nullptr, nullptr,
+      0};
 }
 
 constexpr const char* kNames[] = {"read", "write",  "a receiving call", "a sending call", "accept", "connect",
@@ -427,7 +419,7 @@ End hand_over(Call call, int fd, Job* job, bool cancellable, long* result) {
 }
 
 bool cancelled() noexcept {
-  const Descriptor* d = ult::current_worker()->current;
+  const Descriptor* d = ult::current_thread();
   return may_be_cancelled(d) && ult::is_cancelled(d->cancel.load(std::memory_order_relaxed));
 }
 

@@ -97,6 +97,7 @@ inline bool join_and_reap(Descriptor* child) noexcept {
   if (w->free_count >= w->keep.load(std::memory_order_relaxed)) [[unlikely]]  // T4: a number alone
     return false;
   push_free(*w, child);
+  worker_used();
   return true;
 }
 

@@ -149,6 +149,7 @@ template <Operation operation>
   const int error = *w->errno_address;
   ayt_call_native(f, argument, &self->sp, w->native_sp);
   *w->errno_address = error;
+  worker_used();
 }
 
 }  // namespace ayatori::ult

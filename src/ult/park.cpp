@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "base/check.hpp"
@@ -33,10 +34,24 @@ constexpr std::uint32_t kXstateMagic1 = 0x46505853;  // FP_XSTATE_MAGIC1: the ex
 constexpr std::size_t kSoftwareBytesAt = 464;        // in the legacy area (struct _fpx_sw_bytes)
 
 struct State {
-  std::uintptr_t text_begin = 0, text_end = 0;  // of the executable's code. Constant after start().
+  std::uintptr_t text_begin = 0, text_end = 0;  // of the code that is parked. Constant after start().
   void (*restorer)() = nullptr;
 };
 constinit State state;
+
+bool is_in_text(const void* code) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(code);
+  return at >= state.text_begin && at < state.text_end;
+}
+
+// The address of a function of the C++ library, from a table of virtual functions: taken by name it may be an entry of the
+// executable's that leads there.
+const void* of_cxx_library() noexcept {
+  const std::bad_exception e;
+  const void* const* functions = nullptr;
+  std::memcpy(&functions, static_cast<const void*>(&e), sizeof functions);
+  return functions[2];  // what(), behind two destructors (Itanium C++ ABI)
+}
 
 // Where the kernel's frame begins and ends; `fp` is where its extended state lies. Zero bytes: not one we know.
 struct Frame {
@@ -77,10 +92,12 @@ bool may_park(const void* argument) noexcept {
   const Worker* w = current_worker();
   if (!w || !w->current) return false;
   const auto pc = static_cast<std::uintptr_t>(context->uc_mcontext.gregs[REG_RIP]);
-  if (pc < state.text_begin || pc >= state.text_end) return false;  // P4
+  if (!is_in_text(reinterpret_cast<const void*>(pc))) return false;  // NOLINT: P4
   const auto sp = static_cast<std::uintptr_t>(context->uc_mcontext.gregs[REG_RSP]);
   const auto top = reinterpret_cast<std::uintptr_t>(stack_top(w->current));
   if (sp > top || top - sp > config().stack_bytes - kRedZoneBytes) return false;
+  if (top - static_cast<std::uintptr_t>(context->uc_mcontext.gregs[REG_CR2]) <= config().stack_bytes)
+    return false;  // P5
   const Frame f = frame_of(context);
   return f.bytes != 0 && f.bytes <= kFrameRoom;
 }
@@ -158,6 +175,7 @@ void start(void (*restorer)()) {
         return 1;  // the first object is the executable
       },
       nullptr);
+  if (is_in_text(of_cxx_library())) state.text_end = state.text_begin;  // P4
   base::set_waiter(&kWaiter);
 }
 

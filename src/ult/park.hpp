@@ -10,7 +10,14 @@
 // P2. The handler allocates nothing: buffers are exchanged on the native stack. A worker keeps those that it has emptied:
 //     to unmap one costs more than the fault where another thread of the process runs.
 // P3. A parked thread is pinned: its frame lies in memory of this process.
-// P4. Only code of the program itself is parked, not the runtime's, not a library's: it may hold locks (design rule P10).
+// P4. Only code of the executable is parked, not a library's: it may hold locks (design rule P10). Where the C++ library is
+//     part of the executable, nothing is parked: it keeps the address of the OS thread's exception globals. (With the C
+//     library in it no job starts.)
+// P5. The runtime is part of the executable as well, so its code on the stacks of threads may be parked, and go on on another
+//     worker. It is so only where it touches memory of the program (a handle, a callable, thread-specific data), since
+//     what else it uses never faults for long: workers, descriptors, tables and private memory are not watched, and the
+//     thread's own stack, whatever part of it, belongs to the process that runs it, whose faults there are resolved in
+//     the handler; may_park() refuses them. So pushes, spills and the switch never park. S2 of switch.hpp says what is left to obey.
 #pragma once
 
 #include "ult/thread.hpp"

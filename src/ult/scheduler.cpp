@@ -270,7 +270,7 @@ void* to_writable(void* p) { return the_config.hooks.writable(p); }
 void start_main(void* object) {
   Start& start = **static_cast<Start**>(object);
   start.invoke(start);
-  --current_worker()->current->pins;
+  --current_thread()->pins;
 }
 
 // No stack for what was asked for from outside, which waits while others work: asks them now and then.
@@ -594,7 +594,7 @@ void resumed_main(void* argument) {
   auto* d = static_cast<Descriptor*>(argument);
   fiber::arrived_thread(*current_worker(), d);
   d->invoke(d->object);
-  if (current_worker()->current->has_values) the_config.hooks.thread_ends();
+  if (current_thread()->has_values) the_config.hooks.thread_ends();
   end_current();
 }
 
@@ -912,10 +912,10 @@ void prepare_first(Descriptor* d, void (*invoke)(void*)) noexcept {
 }
 
 bool slow::join(Descriptor* child) noexcept {
-  if (child == current_worker()->current) return false;
+  if (child == current_thread()) return false;
   on_native(&op_join, child);
   // What the child left came with the message that woke this thread, wherever it runs by now.
-  Descriptor* const self = current_worker()->current;
+  Descriptor* const self = current_thread();
   if (self->joined != 0) [[unlikely]] {
     child->error = self->joined_error;
     child->result = self->joined_result;
@@ -988,7 +988,7 @@ void call_on_native(void (*f)(void*), void* argument) noexcept {
 void sleep(std::int64_t ns) noexcept {
   if (ns <= 0) return yield();
   const std::int64_t now = base::real_now_ns();
-  current_worker()->current->deadline_ns = ns > INT64_MAX - now ? INT64_MAX : now + ns;
+  current_thread()->deadline_ns = ns > INT64_MAX - now ? INT64_MAX : now + ns;
   on_native(&op_sleep, nullptr);
 }
 

@@ -3,6 +3,10 @@
 //
 // S1. A user-level thread may return from any call on another OS thread: the address of a thread-local is never kept
 //     across a switch. current_worker() is volatile assembly, so the compiler cannot keep its result.
+// S2. An access to memory of the program may be such a call: a fault there suspends the thread (park.hpp). So there is none
+//     while a Worker* or the address of a thread-local is in use. Compilers move none in where the use begins with
+//     current_worker() and ends with a call or with worker_used(). The thread's own stack is no such memory (P5 of
+//     park.hpp); descriptors and workers are none either, they lie outside coherence.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +47,22 @@ inline Worker* current_worker() noexcept {
       : "memory");
   return w;
 }
+
+// current_worker()->current, of a worker: nothing comes between the two loads (S2).
+inline Descriptor* current_thread() noexcept {
+  Descriptor* d;
+  asm volatile(
+      "movq ayt_worker@gottpoff(%%rip), %0\n\t"
+      "movq %%fs:(%0), %0\n\t"
+      "movq %c1(%0), %0"
+      : "=r"(d)
+      : "i"(AYT_WORKER_CURRENT)
+      : "memory");
+  return d;
+}
+
+// S2. Whatever was done with a Worker* is done.
+inline void worker_used() noexcept { asm volatile("" ::: "memory"); }
 
 // Writes the frame that makes a resume call f(argument) on a fresh stack that ends at `top` (16-byte aligned). `to_real`
 // maps a stack address to where the runtime may write it. Returns the saved context's stack pointer.

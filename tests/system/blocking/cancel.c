@@ -38,10 +38,13 @@ static void* wait_in(void* argument) {
   struct shared* s = one.shared;
   migrate();
   ayatori_thread_cleanup_push(handler, s);
+  /* Where the semaphore is another process's, the thread waits for that one, and may go on elsewhere: no descriptor yet. */
+  CHECK(ayatori_sem_post(&s->begun) == 0);
+  const int process = here();
   int ends[2], pair[2];
   char bytes[1 << 16];
   CHECK(pipe(ends) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-  CHECK(ayatori_sem_post(&s->begun) == 0);
+  CHECK(here() == process);
   const struct timespec time = {1000000, 0};
   struct pollfd fds[] = {{ends[0], POLLIN, 0}, {pair[0], POLLIN, 0}};
   fd_set set;
