@@ -10,8 +10,9 @@ struct Options {
   bool serial = false;
 };
 
-// The result comes back through a pointer to the caller's local: stacks are global memory. A call is a call: without threads
-// the compiler would expand the recursion in itself, and most of what --serial is to measure would be gone.
+// The result comes back through a pointer to the caller's local: stacks are global memory. A call is a call, and what a
+// child writes lies in memory: without threads the compiler would expand the recursion in itself and make a loop of the other half,
+// and most of what --serial is to measure would be gone.
 template <class Mode>
 [[gnu::noinline]] std::int64_t fib(std::int64_t n) {
   if (n < 2) return n;
@@ -19,6 +20,7 @@ template <class Mode>
   typename Mode::thread t([&first, n] { first = fib<Mode>(n - 1); });
   const std::int64_t second = fib<Mode>(n - 2);
   t.join();
+  asm volatile("" : "+m"(first));
   return first + second;
 }
 

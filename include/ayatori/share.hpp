@@ -12,6 +12,7 @@
 #pragma once
 
 #include <ayatori/ayatori.hpp>
+#include <utility>
 
 namespace ayatori {
 
@@ -92,10 +93,10 @@ void for_share(share mine, Index first, Index last, std::uint64_t grain, const W
       high = middle;
   }
   const Index middle = advanced(first, low);
-  const auto [a, b] = mine.divide(wanted, 1 - wanted);
-  const auto lower = [&, a = a] { for_share(a, first, middle, grain, work, f); };
-  const auto upper = [&, b = b] { for_share(b, middle, last, grain, work, f); };
-  run_shares(a, lower, b, upper);
+  const std::pair<share, share> parts = mine.divide(wanted, 1 - wanted);
+  const auto lower = [&, part = parts.first] { for_share(part, first, middle, grain, work, f); };
+  const auto upper = [&, part = parts.second] { for_share(part, middle, last, grain, work, f); };
+  run_shares(parts.first, lower, parts.second, upper);
 }
 
 }  // namespace detail
@@ -104,10 +105,10 @@ void for_share(share mine, Index first, Index last, std::uint64_t grain, const W
 // are relative to each other: elements, expected seconds.
 template <class First, class Second>
 void parallel_invoke(share mine, double first_weight, First&& first, double second_weight, Second&& second) {
-  const auto [a, b] = mine.divide(first_weight, second_weight);
-  const auto run_first = [&, a = a] { std::invoke(first, a); };
-  const auto run_second = [&, b = b] { std::invoke(second, b); };
-  detail::run_shares(a, run_first, b, run_second);
+  const std::pair<share, share> parts = mine.divide(first_weight, second_weight);
+  const auto run_first = [&, part = parts.first] { std::invoke(first, part); };
+  const auto run_second = [&, part = parts.second] { std::invoke(second, part); };
+  detail::run_shares(parts.first, run_first, parts.second, run_second);
 }
 
 // As parallel_for(first, last, grain, f), with one run of iterations for each process of `mine`, where it is split further. All

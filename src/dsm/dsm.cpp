@@ -24,7 +24,13 @@ namespace ayatori::dsm {
 
 namespace {
 
+struct StackUse {
+  std::atomic<std::uint32_t> faults[5] = {};  // by the page's place from the top, 1 for the topmost
+  std::atomic<std::size_t> pages{1};
+};
+
 struct State {
+  StackUse stack_use;
   ProcessState* processes[gas::kMaxProcesses] = {};
   RealEnv env;
   std::optional<Protocol> protocol;
@@ -138,6 +144,17 @@ bool owned_here(PageIndex page) {
   return true;
 }
 
+// A page of a stack was touched for the first time since the stack came here. Where many threads reach so deep, others will.
+void note_stack_fault(gas::PageIndex page) {
+  constexpr std::uint32_t kOften = 16;
+  const std::size_t depth = gas::slot_first(gas::slot_of(page) + 1) - page;
+  StackUse& use = state().stack_use;
+  if (depth >= std::size(use.faults) || gas::owner_of(page) != state().self) return;
+  // Numbers alone.
+  if (use.faults[depth].fetch_add(1, std::memory_order_relaxed) + 1 < kOften) return;
+  if (use.pages.load(std::memory_order_relaxed) < depth) use.pages.store(depth, std::memory_order_relaxed);
+}
+
 bool resolve(void* address, bool write, void* context) {
   State& s = state();
   if (s.remote) return resolve_remote(address, write, context);
@@ -157,6 +174,7 @@ bool resolve(void* address, bool write, void* context) {
   }
   const std::int64_t start = base::real_now_ns();
   s.protocol->fault(s.self, gas::page_of(address), write);
+  if (gas::is_stack(gas::page_of(address))) note_stack_fault(gas::page_of(address));
   s.fault_ns.fetch_add(static_cast<std::uint64_t>(base::real_now_ns() - start), std::memory_order_relaxed);
   return true;
 }
@@ -231,6 +249,7 @@ const Engine& attach(int self, const Hooks& hooks, std::string* why) {
   return chosen;
 }
 
+std::size_t usual_stack_pages() noexcept { return state().stack_use.pages.load(std::memory_order_relaxed); }
 Protocol& protocol() noexcept { return *state().protocol; }
 bool coherent_by_hardware() noexcept { return state().alone; }
 

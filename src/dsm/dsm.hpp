@@ -90,6 +90,8 @@ bool fetches_take_time() noexcept;
 void prefault(const void* address, std::size_t bytes, bool write);
 
 inline constexpr std::size_t kGuardPages = 4;  // lowest pages of a slot, never accessible
-std::uint64_t fault_ns() noexcept;             // time this process spent in faults
+// How many of the topmost pages of a stack threads of this process turn out to use, 1 to 4: worth mapping at once.
+std::size_t usual_stack_pages() noexcept;
+std::uint64_t fault_ns() noexcept;  // time this process spent in faults
 
 }  // namespace ayatori::dsm

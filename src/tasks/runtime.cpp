@@ -280,13 +280,14 @@ Descriptor* any_apart(std::uint32_t count) {
   return list;
 }
 
-// The topmost page of each, which its thread is about to use, without a fault. Not with mprotect, which maps whole stacks: who
+// The topmost pages of each, which its thread is about to use, without a fault. Not with mprotect, which maps whole stacks: who
 // leaves his own downwards is to be found on one that nobody uses.
 void map_tops(const Descriptor* list) {
   if (state().processes == 1 || gas::apart() || !list || std::strcmp(dsm::engine().name, "uffd") != 0) return;
   base::SharedLock& lock = dsm::protocol().process(state().self).lock;
   lock.lock();
-  for (const Descriptor* d = list; d; d = d->next) dsm::engine().map_write(gas::slot_first(d->slot + 1) - 1, 1);
+  const std::size_t pages = dsm::usual_stack_pages();
+  for (const Descriptor* d = list; d; d = d->next) dsm::engine().map_write(gas::slot_first(d->slot + 1) - pages, pages);
   lock.unlock();
 }
 
