@@ -19,6 +19,7 @@
 #include "base/knobs.hpp"
 #include "base/log.hpp"
 #include "dsm/dsm.hpp"
+#include "dsm/fault/shadow.hpp"
 #include "gas/heap.hpp"
 #include "gas/space.hpp"
 #include "net/bootstrap/bootstrap.hpp"
@@ -33,7 +34,6 @@
 #include "tasks/runtime.hpp"
 #include "tasks/sync.hpp"
 #include "tasks/waiting_calls.hpp"
-#include "ult/fiber.hpp"
 #include "ult/scheduler.hpp"
 
 extern "C" const int ayatori_no_start __attribute__((weak));
@@ -125,7 +125,7 @@ __attribute__((constructor(101))) void start() {
     gas::set_apart();
   }
   gas::reserve(processes, sizes);
-  ult::fiber::share_shadow(reinterpret_cast<std::byte*>(sizes.base), sizes.space_bytes);
+  dsm::fault::shadow::share(sizes.base, sizes.space_bytes);
   gas::heap::reserve(processes);
   dsm::reserve(processes);
   tasks::reserve(processes);

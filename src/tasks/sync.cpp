@@ -191,7 +191,7 @@ bool refuses(Object& o, Descriptor* d) {
 // `d` waits for `o` from here on, until deadline_ns unless that is INT64_MAX. Under o's guard (Y1, Y7), native stack.
 [[gnu::always_inline]] inline void wait_guarded(Object& o, Descriptor* d, ThreadState why, std::int64_t deadline_ns) {
   d->state = why;
-  d->wait_object = &o;
+  ult::set_wait_object(d, &o);
   begin_wait(o, d);
   d->deadline_ns = deadline_ns;
   if (deadline_ns != INT64_MAX) ult::add_timer(d, deadline_ns, wait_timed_out, d->wait_sequence);
@@ -340,7 +340,7 @@ void* op_condition_wait(Worker& w, Descriptor* self_, void* argument) {
   const Handle mutex = self_->wait_value;
   const std::int64_t deadline = self_->deadline_ns;
   self_->state = ThreadState::kWaiting;
-  self_->wait_object = &condition;
+  ult::set_wait_object(self_, &condition);
   if (!enlist(condition, self_, deadline)) return ult::resume_here(w, self_);
   unlock_for(mutex, ult::config().process);
   return ult::native::schedule(w);
@@ -381,7 +381,7 @@ bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waite
     o.waiters = {};
   } else if (waiter) {
     waiter->state = ThreadState::kWaiting;
-    waiter->wait_object = &o;
+    ult::set_wait_object(waiter, &o);
     waiter->barrier_last = false;  // here: once the guard is left it may run elsewhere, and arrive again
     o.waiters.push(waiter);
   }
@@ -434,7 +434,7 @@ bool wait_phase(Object& o, Descriptor* d, std::uint64_t phase) {
   const bool ended = o.phase.load(std::memory_order_relaxed) != phase;
   if (!ended) {
     d->state = ThreadState::kWaiting;
-    d->wait_object = &o;
+    ult::set_wait_object(d, &o);
     (o.completing ? o.leaving : o.waiters).push(d);
   }
   o.guard.unlock();

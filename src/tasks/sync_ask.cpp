@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "tasks/remote.hpp"
+#include "ult/cancellation.hpp"
 #include "ult/current.hpp"
 
 namespace ayatori::tasks::sync {
@@ -35,7 +36,7 @@ void* op_ask(Worker& w, Descriptor* self_, void*) {
   Call c = question();
   put_waiter(c, self_);
   self_->state = c.ask == Ask::kLock || c.ask == Ask::kRwLock ? ThreadState::kLocking : ThreadState::kWaiting;
-  self_->wait_object = nullptr;
+  ult::set_wait_object(self_, nullptr);
   self_->wait_value = c.object;  // for people
   self_->timed_out = false;
   if (orders_before(c.ask)) dsm::release(self());

@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "tasks/sync_ask.hpp"
 #include "tasks/sync_object.hpp"
+#include "ult/cancellation.hpp"
 #include "ult/current.hpp"
 #include "ult/scheduler.hpp"
 
@@ -105,7 +106,7 @@ Outcome take_or_wait(Object& o, Descriptor* d, bool may_wait, std::uint64_t* fro
     outcome = Outcome::kHeld;
   } else if (outcome == Outcome::kWaits && may_wait) {
     d->state = ThreadState::kLocking;
-    d->wait_object = &o;
+    ult::set_wait_object(d, &o);
     begin_wait(o, d);
     if (d->deadline_ns != kForEver) ult::add_timer(d, d->deadline_ns, rw_timed_out, d->wait_sequence);
     o.waiters.push(d);

@@ -222,7 +222,7 @@ bool watch(State& s, Wait& wait) {
   event.events = wait.events | EPOLLONESHOT;
   event.data.u64 = static_cast<std::uint64_t>(wait.sequence) << 32 | wait.thread->slot;
   if (epoll_ctl(s.epoll, EPOLL_CTL_ADD, wait.copy, &event) == 0) {
-    s.waiting.fetch_add(1, std::memory_order_relaxed);
+    s.waiting.fetch_add(1, std::memory_order_release);  // pairs with look()
     return true;
   }
   wait.end = errno == EPERM ? End::kReady : End::kRefused;  // a regular file never waits
@@ -247,7 +247,7 @@ bool put_in(State& s, Wait& wait) {
 void begin(Worker&, Descriptor* self, Wait& wait) {
   self->state = wait.call == Call::kSleep ? ult::ThreadState::kSleeping : ult::ThreadState::kCalling;
   self->deadline_ns = wait.deadline_ns;
-  self->wait_object = nullptr;
+  ult::set_wait_object(self, nullptr);
   self->wait_value =
       static_cast<std::uint64_t>(static_cast<std::uint32_t>(wait.fd)) << 8 | static_cast<std::uint8_t>(wait.call);
   wait.thread = self;
@@ -439,7 +439,8 @@ bool end_cancelled(Descriptor* d) noexcept {
 
 void look() {
   State& s = state();
-  if (s.waiting.load(std::memory_order_relaxed) == 0) return;
+  // Pairs with watch(): who sees a descriptor sees `epoll`, too.
+  if (s.waiting.load(std::memory_order_acquire) == 0) return;
   epoll_event events[kEventsAtOnce];
   const int count = epoll_wait(s.epoll, events, kEventsAtOnce, 0);
   if (count > 0) take_events(s, events, count);

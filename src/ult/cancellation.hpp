@@ -40,6 +40,12 @@ inline bool refuses_to_wait(const Descriptor* d) noexcept {
   return is_cancelled(word) && word >> kCancelBits == d->generation;  // X1: not what the last thread here left
 }
 
+// Says where it waits, or is about to, also where nobody may cancel it: who cancels may look at any time. Relaxed: what X2
+// orders is stored by itself.
+inline void set_wait_object(Descriptor* d, void* o) noexcept {
+  std::atomic_ref(d->wait_object).store(o, std::memory_order_relaxed);
+}
+
 // X1. Returns the word with the request in it; without kCancellable nothing was changed.
 inline std::uint64_t ask_to_cancel(Descriptor* d, std::uint32_t generation) noexcept {
   std::uint64_t word = d->cancel.load(std::memory_order_relaxed);

@@ -24,9 +24,6 @@
 #if defined(AYT_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#include <sys/mman.h>
-
-#include "base/check.hpp"
 #endif
 #if defined(AYT_TSAN)
 #include <sanitizer/tsan_interface.h>
@@ -92,16 +89,6 @@ inline void leave_os(Worker& w) noexcept {
 inline void arrived_os(Worker& w) noexcept { __sanitizer_finish_switch_fiber(w.sanitizer_os, nullptr, nullptr); }
 // The frames that are cut off leave no poison behind, as before a throw.
 inline void before_unwind() noexcept { __asan_handle_no_return(); }
-// Before the fork: all members share the shadow of the space, so that what is poisoned moves with the stacks.
-inline void share_shadow(std::byte* base, std::size_t bytes) {
-  std::size_t scale = 0;
-  std::size_t offset = 0;
-  __asan_get_shadow_mapping(&scale, &offset);
-  void* at = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(base) >> scale) + offset);  // NOLINT
-  void* got =
-      mmap(at, bytes >> scale, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  AYT_CHECK(got == at, "the sanitizer's shadow of the space cannot be shared");
-}
 
 #elif defined(AYT_TSAN)
 
@@ -140,7 +127,6 @@ AYT_CROSSES_FIBERS inline void leave_os(Worker& w) noexcept {
 }
 inline void arrived_os(Worker& w) noexcept { __tsan_destroy_fiber(w.sanitizer_native); }
 inline void before_unwind() noexcept {}
-inline void share_shadow(std::byte*, std::size_t) {}
 
 #else
 
@@ -153,7 +139,6 @@ inline void leave_native(Worker&, bool) noexcept {}
 inline void leave_os(Worker&) noexcept {}
 inline void arrived_os(Worker&) noexcept {}
 inline void before_unwind() noexcept {}
-inline void share_shadow(std::byte*, std::size_t) {}
 
 #endif
 

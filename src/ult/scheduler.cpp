@@ -522,7 +522,7 @@ void* op_join(Worker& w, Descriptor* self, void* argument) {
       return go_on(w, self);
     }
   }
-  self->wait_object = child;
+  set_wait_object(self, child);
   const bool here = !the_config.apart || the_config.hooks.home(child) == the_config.process;
   std::uint64_t word = here ? child->join.load() : JoinWord::kMoved;
   if (word == JoinWord::kRunning) {

@@ -19,6 +19,7 @@
 #include "dsm/fault/dispatch.hpp"
 #include "dsm/fault/engines.hpp"
 #include "dsm/fault/interpose.hpp"
+#include "dsm/fault/shadow.hpp"
 #include "dsm/fault/signals.hpp"
 #include "dsm/fault/waiting.hpp"
 
@@ -52,6 +53,7 @@ void make_private() {
   set_waiting_calls(nullptr);  // no worker goes on here
   forget_faults();
   const gas::Layout& l = gas::layout();
+  shadow::make_private(l.base, l.bytes);
   void* base = reinterpret_cast<void*>(l.base);
   const int fd = gas::detail::tables.user_fd;
   if (fd < 0 ||
@@ -59,7 +61,7 @@ void make_private() {
     mprotect(base, l.bytes, PROT_READ | PROT_WRITE);
 }
 
-// Not memcpy: sanitizers would find the gaps between the frames' variables.
+// Not memcpy: sanitizers would find the gaps between the frames' variables (and W3 of shadow.hpp).
 void copy_stack(void* to, const void* from, std::size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
@@ -71,12 +73,15 @@ void fork_aside(void* argument, void* caller_sp) {
   const gas::SlotIndex slot = gas::slot_of(gas::page_of(caller_sp));
   const std::uintptr_t high = address_of(gas::slot_first(slot)) + bytes_of(gas::layout().slot_pages);
   const std::size_t bytes = high - low;
-  void* copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::size_t shadow_bytes = shadow::bytes_for(bytes);  // behind the copy of the stack is that of its shadow
+  void* copy = mmap(nullptr, bytes + shadow_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) {
     *f = {-1, ENOMEM};
     return;
   }
   copy_stack(copy, reinterpret_cast<void*>(low), bytes);
+  void* const copied_shadow = static_cast<std::byte*>(copy) + bytes;
+  if (shadow_bytes > 0) copy_stack(copied_shadow, shadow::address_for(low), shadow_bytes);
   const pid_t result = process.fork.get()();
   const int error = errno;
   if (result == 0) {
@@ -89,8 +94,9 @@ void fork_aside(void* argument, void* caller_sp) {
     mprotect(reinterpret_cast<void*>(bottom - gas::kPageBytes), gas::kPageBytes, PROT_NONE);
     if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, low) == MAP_FAILED)
       base::fatal("the child of a fork cannot have its own stack: {}", std::strerror(errno));
+    if (shadow_bytes > 0) copy_stack(shadow::address_for(low), copied_shadow, shadow_bytes);
   } else {
-    munmap(copy, bytes);
+    munmap(copy, bytes + shadow_bytes);
   }
   *f = {result, error};
 }

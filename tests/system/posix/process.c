@@ -12,13 +12,6 @@
 
 enum { kThreads = 6 };
 
-/* A child's private stack and the sanitizers' shadow of it, which processes share, do not agree. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { kForks = 0 };
-#else
-enum { kForks = 1 };
-#endif
-
 static int status_of(pid_t child) {
   int status = -1;
   while (waitpid(child, &status, 0) != child)
@@ -56,7 +49,6 @@ static void* forks(void* argument) {
 
 /* Each in its own thread, all at once. */
 void fork_exec(void) {
-  if (!kForks) return;
   ayatori_thread_t threads[kThreads];
   int numbers[kThreads];
   for (int i = 0; i < kThreads; ++i) {
@@ -80,7 +72,6 @@ static void child_last(void) { note_order(6); }
 /* The last that was told of prepares first, the first comes first afterwards. The thread stays, with the handlers, in one
  * process, as nothing here waits. */
 void fork_handlers(void) {
-  if (!kForks) return;
   CHECK(ayatori_thread_atfork(prepare_first, parent_first, child_first) == 0);
   CHECK(ayatori_thread_atfork(prepare_last, parent_last, child_last) == 0);
   told = 0;

@@ -14,7 +14,7 @@ static pthread_once_t laid = PTHREAD_ONCE_INIT;
 static pthread_rwlock_t menu = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_key_t meals;
 static pthread_barrier_t all, survivors;
-static sem_t room, full, never;
+static sem_t room, full, never, had;
 static int eaten[kSeats], repaired, cleaned;
 static pthread_mutex_t counts = PTHREAD_MUTEX_INITIALIZER;
 
@@ -54,6 +54,7 @@ static void* dine(void* argument) {
     pthread_rwlock_unlock(&menu);
     if (seat == 0 && i == kMeals - 1) {
       sem_post(&room);
+      for (int other = 1; other < kSeats; ++other) sem_post(&had);
       sem_post(&full);
       return NULL; /* with both forks in its hands */
     }
@@ -62,13 +63,14 @@ static void* dine(void* argument) {
     sem_post(&room);
     if (i % 8 == 3) usleep(10);
   }
-  pthread_barrier_wait(&survivors); /* nobody needs this fork any more */
+  pthread_barrier_wait(&survivors);
+  sem_wait(&had); /* seat 0 has had its meals: nobody needs this fork any more */
   take(left);
   pthread_cleanup_push(put_back, &forks[left]);
   sem_post(&full);
   while (sem_wait(&never) != 0) continue; /* cancelled there */
   pthread_cleanup_pop(1);
-  return argument;
+  return NULL;
 }
 
 int main(void) {
@@ -77,6 +79,7 @@ int main(void) {
   sem_init(&room, 0, kSeats - 1);
   sem_init(&full, 0, 0);
   sem_init(&never, 0, 0);
+  sem_init(&had, 0, 0);
   pthread_barrier_init(&all, NULL, kSeats);
   pthread_barrier_init(&survivors, NULL, kSeats - 1);
   for (long i = 0; i < kSeats; ++i)
