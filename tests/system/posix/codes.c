@@ -68,7 +68,7 @@ _Static_assert(AYATORI_CREATE_JOINABLE == AYATORI_THREAD_CREATE_JOINABLE &&
 /* Names that the rule gives when it is read the other way. */
 static void other_spellings(void) {
   ayatori_attr_t attr;
-  ayatori_key_t key;
+  ayatori_key_t key = 0;
   ayatori_once_t once = AYATORI_THREAD_ONCE_INIT;
   int n = -1;
   const ayatori_thread_t none = AYATORI_NULL;
@@ -542,7 +542,7 @@ void code_once(void) {
 }
 
 void code_keys(void) {
-  ayatori_key_t key;
+  ayatori_key_t key = 0;
   int object;
   GIVES(0, ayatori_key_create(&key, NULL));
   CHECK(ayatori_getspecific(key) == NULL);
