@@ -3,6 +3,7 @@
 #include <ayatori/ayatori.hpp>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -293,7 +294,41 @@ void locals() {
   CHECK(ayatori::process_count() == 1 || !gone.empty());
 }
 
+// ---------------------------------------------------------------------------------------------------- old timers
+
+// A wait with a time that ended early leaves its timer behind. It must not end a wait of that thread at the barrier that got
+// the place of what it had waited for.
+template <class Wait>
+void old_timer(Wait wait) {
+  constexpr auto kTime = 20ms;
+  ayatori::atomic<int> released{0}, arriving{0};
+  const auto semaphore = std::make_unique<ayatori::binary_semaphore>(0);
+  const auto began = Clock::now();
+  ayatori::thread waiter([&] {
+    const ayatori::pinned here;
+    (void)semaphore->try_acquire_for(kTime);  // waits: nobody has released
+    while (released.load() == 0) ayatori::this_thread::yield();
+    std::destroy_at(semaphore.get());
+    ayatori::barrier barrier(2);  // in the same place of the runtime's table
+    ayatori::thread partner([&] {
+      const ayatori::pinned there;
+      while (Clock::now() < began + 3 * kTime) ayatori::this_thread::yield();  // the timer is over
+      arriving.store(1);
+      barrier.arrive_and_wait();
+    });
+    wait(barrier);
+    CHECK(arriving.load() == 1);
+    partner.join();
+    new (semaphore.get()) ayatori::binary_semaphore(0);
+  });
+  semaphore->release();
+  released.store(1);
+  waiter.join();
+}
+
 int program(std::span<char*>) {
+  old_timer([](ayatori::barrier& b) { b.arrive_and_wait(); });
+  old_timer([](ayatori::barrier& b) { b.wait(b.arrive()); });
   ayatori::recursive_mutex recursive_one;
   ayatori::recursive_timed_mutex recursive_timed;
   ayatori::timed_mutex timed_one;
