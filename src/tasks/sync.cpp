@@ -532,7 +532,9 @@ bool post_units(Object& o, std::ptrdiff_t count, int actor) {
     o.arrived_processes |= std::uint64_t{1} << actor;
   }
   o.guard.unlock();
-  while (Descriptor* d = woken.pop()) go_on(d, actor, false);
+  const bool several = woken.head != woken.tail && processes() > 1;
+  if (several) give(actor);  // once for all of them
+  while (Descriptor* d = woken.pop()) go_on(d, actor, several);
   return done;
 }
 
