@@ -11,15 +11,8 @@
 
         .text
 
-// void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument)
-// Saves the caller's context in *save, calls f(argument) on the stack at new_sp (16-byte aligned) and resumes the context
-// whose stack pointer f returns: the caller itself, or anybody else.
-        .globl  ayt_switch_call
-        .hidden ayt_switch_call
-        .type   ayt_switch_call, @function
-        .p2align 4
-ayt_switch_call:
-        .cfi_startproc
+// The registers that a call preserves, as in the frame above.
+        .macro SAVE_REGISTERS
         pushq   %rbp
         .cfi_adjust_cfa_offset 8
         .cfi_rel_offset rbp, 0
@@ -38,15 +31,8 @@ ayt_switch_call:
         pushq   %r15
         .cfi_adjust_cfa_offset 8
         .cfi_rel_offset r15, 0
-        movq    %rsp, (%rdi)
-        movq    %rsi, %rsp
-        movq    %rcx, %rdi
-        xorl    %ebp, %ebp              // frame-pointer walks end here
-        .cfi_remember_state
-        .cfi_undefined rip              // the bottom of the stack at new_sp
-        call    *%rdx
-        .cfi_restore_state
-        movq    %rax, %rsp
+        .endm
+        .macro RESTORE_REGISTERS
         popq    %r15
         .cfi_adjust_cfa_offset -8
         .cfi_restore r15
@@ -65,6 +51,28 @@ ayt_switch_call:
         popq    %rbp
         .cfi_adjust_cfa_offset -8
         .cfi_restore rbp
+        .endm
+
+// void ayt_switch_call(void** save, void* new_sp, void* (*f)(void*), void* argument)
+// Saves the caller's context in *save, calls f(argument) on the stack at new_sp (16-byte aligned) and resumes the context
+// whose stack pointer f returns: the caller itself, or anybody else.
+        .globl  ayt_switch_call
+        .hidden ayt_switch_call
+        .type   ayt_switch_call, @function
+        .p2align 4
+ayt_switch_call:
+        .cfi_startproc
+        SAVE_REGISTERS
+        movq    %rsp, (%rdi)
+        movq    %rsi, %rsp
+        movq    %rcx, %rdi
+        xorl    %ebp, %ebp              // frame-pointer walks end here
+        .cfi_remember_state
+        .cfi_undefined rip              // the bottom of the stack at new_sp
+        call    *%rdx
+        .cfi_restore_state
+        movq    %rax, %rsp
+        RESTORE_REGISTERS
         ret
         .cfi_endproc
         .size   ayt_switch_call, . - ayt_switch_call
@@ -79,24 +87,7 @@ ayt_switch_call:
         .p2align 4
 ayt_switch_next:
         .cfi_startproc
-        pushq   %rbp
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset rbp, 0
-        pushq   %rbx
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset rbx, 0
-        pushq   %r12
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r12, 0
-        pushq   %r13
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r13, 0
-        pushq   %r14
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r14, 0
-        pushq   %r15
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r15, 0
+        SAVE_REGISTERS
         movq    %rsp, AYT_DESCRIPTOR_SP(%rdi)
         movq    %rsi, AYT_WORKER_CURRENT(%rdx)
         movq    AYT_DESCRIPTOR_SP(%rsi), %rsp
@@ -114,24 +105,7 @@ ayt_switch_next:
         movq    %rdi, AYT_WORKER_RING(%rdx, %rcx, 8)
         incq    %rax
         movq    %rax, AYT_WORKER_RING_TAIL(%rdx)        // release, as every store of this machine
-        popq    %r15
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r15
-        popq    %r14
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r14
-        popq    %r13
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r13
-        popq    %r12
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r12
-        popq    %rbx
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore rbx
-        popq    %rbp
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore rbp
+        RESTORE_REGISTERS
         ret
         .cfi_endproc
         .size   ayt_switch_next, . - ayt_switch_next
@@ -145,24 +119,7 @@ ayt_switch_next:
         .p2align 4
 ayt_call_native:
         .cfi_startproc
-        pushq   %rbp
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset rbp, 0
-        pushq   %rbx
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset rbx, 0
-        pushq   %r12
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r12, 0
-        pushq   %r13
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r13, 0
-        pushq   %r14
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r14, 0
-        pushq   %r15
-        .cfi_adjust_cfa_offset 8
-        .cfi_rel_offset r15, 0
+        SAVE_REGISTERS
         movq    %rsp, (%rdx)
         movq    %rsp, %rbx
         movq    %rcx, %rsp
