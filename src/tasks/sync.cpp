@@ -380,11 +380,8 @@ bool count_arrival(Object& o, std::ptrdiff_t count, bool drop, Descriptor* waite
     o.leaving = o.waiters;
     o.waiters = {};
   } else if (waiter) {
-    waiter->state = ThreadState::kWaiting;
-    ult::set_wait_object(waiter, &o);
-    begin_wait(o, waiter);         // Y5: this may be what an earlier wait with a time was for, made anew
     waiter->barrier_last = false;  // here: once the guard is left it may run elsewhere, and arrive again
-    o.waiters.push(waiter);
+    wait_guarded(o, waiter, ThreadState::kWaiting, INT64_MAX);
   }
   o.guard.unlock();
   return is_last;
@@ -436,7 +433,7 @@ bool wait_phase(Object& o, Descriptor* d, std::uint64_t phase) {
   if (!ended) {
     d->state = ThreadState::kWaiting;
     ult::set_wait_object(d, &o);
-    begin_wait(o, d);  // as in count_arrival()
+    begin_wait(o, d);  // Y5: this may be what an earlier wait with a time was for, made anew
     (o.completing ? o.leaving : o.waiters).push(d);
   }
   o.guard.unlock();

@@ -471,9 +471,7 @@ AYT_CROSSES_FIBERS void* native_call(void* argument) {
   Worker& w = *static_cast<Worker*>(argument);
   native::enter(w);
   w.call(w.argument);
-  if (the_config.hooks.user_mode) the_config.hooks.user_mode(true);
-  fiber::leave_native(w, false);
-  return w.current->sp;
+  return native::leave(w, w.current->sp);
 }
 
 void* op_end(Worker& w, Descriptor* self, void*) {
