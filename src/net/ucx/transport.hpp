@@ -52,8 +52,10 @@ class UcxTransport final : public served::ServedTransport, private Arrivals {
 
   // Ends all connections without a word, as the end of the process would: peers see a failure.
   void sever() noexcept;
-  // No thread of this process uses UCX after that, for good: over UCX's shared memory it may be killed then (wire.hpp L6).
+  // No thread of this process uses UCX between the two: over UCX's shared memory it may be stopped or killed then (wire.hpp L6).
+  // Not in a handler or a completion. The same thread.
   void stand_still() noexcept;
+  void go_on() noexcept { poll_lock_.unlock(); }
 
   // Bytes that lines brought since the start, their own frames among them (control.hpp C4). Any thread.
   std::uint64_t bytes_by_lines() const noexcept { return bytes_by_lines_.load(std::memory_order_relaxed); }

@@ -13,7 +13,7 @@
 //     them broken, or (break_off) where no TCP is, others end with the wire; and everything is sent eagerly, by copy or (UCX's short protocol, to the socket
 //     straight from where it lies) at once.
 // L6. Over UCX's shared memory a process that is killed in the midst of posting a message blocks its receiver's queue for
-//     everybody. It is used only where WireConfig::transports names it.
+//     everybody, and one that is stopped there does until it goes on. It is used only where WireConfig::transports names it.
 // L7. Before the first message of the usual kind UCX (1.13, and later ones too) agrees with the peer's upon the endpoint, by a
 //     request and a reply. A reply that still waits for its connection when that fails aborts the process. So the first
 //     message over an endpoint is a greeting, of which UCX keeps nothing: once it went, the connection stands, and a reply

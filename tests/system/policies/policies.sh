@@ -48,7 +48,7 @@ else
     for backoff in sleep none fixed random; do
       run 1 1 "$bin/fib" 24
       run 1 2 "$bin/nqueens" 9
-      run 2 1 "$bin/fib" 29 && crossed
+      run 2 1 "$bin/fib" 34 && crossed
       run 3 2 "$bin/cilksort" 200000 && crossed
       [ "$what" = apart ] || { run 2 1 "$bin/uts" T1 && crossed; }
     done

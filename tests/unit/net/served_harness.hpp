@@ -129,7 +129,8 @@ struct TcpWire {
   using Threads = ServedThreads<TcpWire>;
   static const char* missing() { return nullptr; }
   static void before_death(tcp::TcpTransport&, bool) {}
-  static void use(const char*) {}  // this interface in this process
+  static constexpr bool kStopsItself = false;  // it may be stopped anywhere
+  static void use(const char*) {}              // this interface in this process
   static std::unique_ptr<tcp::TcpTransport> make(tcp::TcpConfig config) {
     return std::make_unique<tcp::TcpTransport>(std::move(config));
   }

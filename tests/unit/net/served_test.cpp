@@ -165,12 +165,30 @@ TYPED_TEST(Served, ADeathInLongTransfersEndsThemAndNothingElse) { die_in_long_tr
 // What the members of a forked job share.
 struct Shared {
   std::atomic<pid_t> victim{0};
+  std::atomic<int> stops{0};  // 1: it is to, 2: it has begun to
   std::atomic<int> seen{0};
 };
 Shared* map_shared() {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   EXPECT_NE(memory, MAP_FAILED);
   return new (memory) Shared;
+}
+
+// Stops the victim where it stands, or (Wire::kStopsItself) soon, where it holds nobody else up.
+template <class Wire>
+void stop_victim(Shared& shared) {
+  if constexpr (Wire::kStopsItself) {
+    if (shared.stops.load() == 0) shared.stops.store(1);  // only one process asks
+  } else {
+    kill(shared.victim.load(), SIGSTOP);
+  }
+}
+// What the victim calls again and again.
+template <class Wire>
+void stop_if_asked(Shared& shared, Context& c) {
+  if constexpr (Wire::kStopsItself) {
+    if (int asked = 1; shared.stops.compare_exchange_strong(asked, 2)) Wire::stop(c.net);
+  }
 }
 
 // A peer that is stopped says nothing and breaks nothing off: the heartbeat finds it.
@@ -185,12 +203,15 @@ TYPED_TEST(Served, AStoppedPeerIsFailedAfterItsSilence) {
         std::uint64_t word = 0;
         if (c.net.self() == 2) {
           shared->victim.store(getpid());
-          while (true) pause();  // until the end
+          while (true) {  // until the end
+            stop_if_asked<TypeParam>(*shared, c);
+            usleep(1000);
+          }
         }
         wait_until(c.net, [&] { return shared->victim.load() != 0; });
         const pid_t victim = shared->victim.load();
         ASSERT_GT(victim, 1);
-        if (c.net.self() == 0) kill(victim, SIGSTOP);
+        if (c.net.self() == 0) stop_victim<TypeParam>(*shared);
         wait_until(c.net, [&] { return c.net.peer_failed(2); });
         EXPECT_EQ(read(c.net, c.at(2, 0), &word, 8).outcome, Outcome::kPeerFailed);
         EXPECT_EQ(barrier(c.net).outcome, Outcome::kPeerFailed);
@@ -214,7 +235,10 @@ TYPED_TEST(Served, AStoppedPeerThatGoesOnHarmsNobody) {
         constexpr std::size_t kBytes = 60'000;
         if (c.net.self() == 2) {
           shared->victim.store(getpid());
-          wait_until(c.net, [&] { return c.net.peer_failed(0) && c.net.peer_failed(1); });
+          wait_until(c.net, [&] {
+            stop_if_asked<TypeParam>(*shared, c);
+            return c.net.peer_failed(0) && c.net.peer_failed(1);
+          });
           std::uint64_t word = 0;
           EXPECT_EQ(read(c.net, c.at(0, 0), &word, 8).outcome, Outcome::kPeerFailed);
           return;
@@ -223,7 +247,7 @@ TYPED_TEST(Served, AStoppedPeerThatGoesOnHarmsNobody) {
         const pid_t victim = shared->victim.load();
         ASSERT_GT(victim, 1);
         if (c.net.self() == 0) {
-          kill(victim, SIGSTOP);
+          stop_victim<TypeParam>(*shared);
           shared->seen.fetch_add(1);
         }
         wait_until(c.net, [&] { return shared->seen.load() != 0; });
@@ -264,7 +288,10 @@ TYPED_TEST(Served, APeerStoppedInLongTransfersHarmsNobodyWhenItGoesOn) {
       [shared](Context& c) {
         if (c.net.self() == 2) {
           shared->victim.store(getpid());
-          wait_until(c.net, [&] { return c.net.peer_failed(0) && c.net.peer_failed(1); });
+          wait_until(c.net, [&] {
+            stop_if_asked<TypeParam>(*shared, c);
+            return c.net.peer_failed(0) && c.net.peer_failed(1);
+          });
           return;
         }
         wait_until(c.net, [&] { return shared->victim.load() != 0; });
@@ -285,7 +312,7 @@ TYPED_TEST(Served, APeerStoppedInLongTransfersHarmsNobodyWhenItGoesOn) {
           }
           if (c.net.self() == 0) {
             for (int looks = 0; looks < 200; ++looks) c.net.progress();  // some of it is on its way
-            if (shared->seen.load() == 0) kill(victim, SIGSTOP);
+            if (shared->seen.load() == 0) stop_victim<TypeParam>(*shared);
           }
           for (std::size_t i = 0; i < events.size(); ++i) {
             const Completion done = events[i].wait(c.net);

@@ -58,6 +58,14 @@ struct UcxWireOf {
     });
     if (is_process) net.stand_still();
   }
+  // Nor stopped: it stops itself when it is asked to (stop()).
+  static constexpr bool kStopsItself = kWay == UcxWay::kShm;
+  static void stop(Transport& net) {
+    auto& mine = static_cast<ucx::UcxTransport&>(net);
+    mine.stand_still();
+    raise(SIGSTOP);
+    mine.go_on();
+  }
   static std::string& device() {
     static std::string name = "lo";
     return name;
