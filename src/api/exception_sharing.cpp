@@ -166,7 +166,7 @@ namespace __exception_ptr {
 }
 }  // namespace __exception_ptr
 
-[[gnu::weak]] void rethrow_exception(std::exception_ptr error) {
+[[gnu::weak]] void rethrow_exception(std::exception_ptr error) {  // NOLINT: the C++ library's parameter
   void* const object = ayatori::api::object_of(error);
   ayatori::api::rethrow(object);
 }

@@ -33,7 +33,7 @@ std::vector<Cpu> ask_hwloc() {
     ::close(ends[0]);
     // Its plugins may write what they like, and nobody is to read it.
     const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; fd <= 2; ++fd) ::dup2(nowhere, fd);
+    for (int fd = 0; fd <= 2 && nowhere >= 0; ++fd) ::dup2(nowhere, fd);
     std::vector<Cpu> found;
     if (hwloc_cpus(&found))
       for (auto bytes = std::as_bytes(std::span(found)); !bytes.empty();) {

@@ -118,10 +118,10 @@ void print_text(const Machine& machine) {
   line("AYATORI_BIND", base::knob_string("AYATORI_BIND"));
   line("if bound", base::formatted("{} process{} x {} worker{}, alone on the machine:", places.processes,
                                    places.processes == 1 ? "" : "es", places.workers, places.workers == 1 ? "" : "s"));
+  std::size_t place = 0;  // process by process
   for (int p = 0; p < places.processes && !places.cpus.empty(); ++p) {
     std::string numbers;
-    for (int w = 0; w < places.workers; ++w)
-      numbers += base::formatted(" {}", places.cpus[static_cast<std::size_t>(p * places.workers + w)]);
+    for (int w = 0; w < places.workers; ++w) numbers += base::formatted(" {}", places.cpus[place++]);
     line(base::formatted("  process {}", p), "CPU" + numbers);
   }
   text += "\nFault engines\n";
