@@ -105,6 +105,8 @@ struct ProcessState {
   // Ticks (C11): of the last complete release its begin and end, of the last complete acquire its begin. Read without the
   // lock; the end of a release is stored before its begin.
   std::atomic<std::uint64_t> release_begun, release_done, acquire_begun;
+  std::atomic<std::uint32_t>
+      idle_dirty;  // of `dirty`, so many are to be dropped since the last release; a hint for others
   Counters counters;
 };
 
@@ -214,12 +216,16 @@ class Coherence {
     ++s.counters.releases;
     const std::uint64_t begun = env_.tick();
     env_.releasing(p);
+    std::uint32_t idle = 0;
     if (!env_.bug(Bug::kDropRelease)) {
+      const std::uint32_t patience = patience_with_empty(s);
       for (std::uint32_t i = s.dirty_count; i-- > 0;) {
         env_.point();
         send(p, i);
+        idle += s.dirty[i].empty >= patience;
       }
     }
+    s.idle_dirty.store(idle, std::memory_order_relaxed);
     env_.released(p);
     s.release_done.store(env_.tick(), std::memory_order_release);
     s.release_begun.store(env_.bug(Bug::kLateTick) ? env_.tick() : begun,
@@ -247,6 +253,15 @@ class Coherence {
     zap_pages(p, zaps);
     s.acquire_begun.store(env_.bug(Bug::kLateTick) ? env_.tick() : begun,
                           std::memory_order_release);  // pairs with pass()'s load
+  }
+
+  // Process p drops the dirty pages that it has not written for a while, as at an acquire: the pages of stacks that it lost, say.
+  // Others release it whenever they take work from it, and compare them all. Run by p.
+  void drop_idle(int p) {
+    ProcessState& s = process(p);
+    env_.lock(s.lock);
+    drop_idle_locked(p);
+    env_.unlock(s.lock);
   }
 
   // ---------------------------------------------------------------- both
@@ -597,13 +612,23 @@ class Coherence {
     }
   }
 
-  void refresh_dirty(int p) {
+  std::uint32_t patience_with_empty(const ProcessState& s) const noexcept {
+    return s.dirty_count > limits_.few_dirty_pages ? 1 : limits_.empty_releases;
+  }
+
+  void drop_idle_locked(int p) {
     ProcessState& s = process(p);
     std::uint32_t idle = 0;
-    const std::uint32_t patience = s.dirty_count > limits_.few_dirty_pages ? 1 : limits_.empty_releases;
+    const std::uint32_t patience = patience_with_empty(s);
     for (std::uint32_t i = 0; i < s.dirty_count; ++i)
       if (s.dirty[i].empty >= patience) s.scratch[idle++] = s.dirty[i].page;
     drop_dirty(p, idle);
+    s.idle_dirty.store(0, std::memory_order_relaxed);
+  }
+
+  void refresh_dirty(int p) {
+    ProcessState& s = process(p);
+    drop_idle_locked(p);
     for (std::uint32_t i = s.dirty_count; i-- > 0;) {
       env_.point();
       const PageIndex page = s.dirty[i].page;

@@ -87,12 +87,31 @@ int home_of(const Descriptor* d) {
   return static_cast<int>(gas::slot_entry(slot).owner.load(std::memory_order_acquire));  // R2
 }
 
+// Whoever releases another process compares all that this has dirty. What it has not written for long it should drop, which
+// only its own threads can: a worker that comes to its native stack does.
+constexpr std::uint32_t kManyIdlePages = 16;
+void released(int process) {
+  const State& s = state();
+  if (process == s.self || dsm::protocol().process(process).idle_dirty.load(std::memory_order_relaxed) < kManyIdlePages)
+    return;
+  ProcessQueues& q = *s.queues[process];
+  for (int i = 0; i < q.workers; ++i) q.worker[i].keep.store(0, std::memory_order_relaxed);  // T4
+}
+void drop_idle_pages() {
+  const int self = state().self;
+  if (dsm::protocol().process(self).idle_dirty.load(std::memory_order_relaxed) >= kManyIdlePages)
+    dsm::protocol().drop_idle(self);
+}
+
 void* writable(void* stack_address) { return gas::system_view(state().self) + gas::offset_of(stack_address); }
 
 // The used part of a stack that has come here becomes resident, with some room below for the next calls.
+constexpr std::size_t kRoomForCalls = 1024;
 void map_stack(gas::SlotIndex slot, gas::PageIndex first_used, gas::PageIndex end) {
   const gas::PageIndex low = gas::slot_first(slot) + static_cast<gas::PageIndex>(dsm::kGuardPages);
-  const gas::PageIndex first = first_used >= low + 2 ? first_used - 2 : low;
+  const auto room = reinterpret_cast<std::uintptr_t>(state().threads[slot].sp) % gas::kPageBytes;
+  const gas::PageIndex below = room >= kRoomForCalls ? 0 : 2;
+  const gas::PageIndex first = first_used >= low + below ? first_used - below : low;
   if (first < end) dsm::engine().map_write(first, end - first);
 }
 
@@ -115,6 +134,7 @@ Descriptor* steal_remote(Worker& w) {
         return true;
       },
       map_stack);
+  if (taken) released(victim);
   if (taken && taken->placement != ult::Placement::kBegun) {
     bring_placed(taken);  // its stack is with who made it
     taken->placement = ult::Placement::kBegun;
@@ -480,7 +500,11 @@ void attach(int self, int workers, const Watch& watch) {
   c.hooks.acquire = [] { dsm::acquire(); };
   c.hooks.release = [] { dsm::release(state().self); };
   if (s.processes > 1) c.hooks.tick = [] { return dsm::protocol().tick(); };
-  c.hooks.pass_from = [](int from, std::uint64_t ended) { state().fences->pass(from, state().self, ended); };
+  c.hooks.pass_from = [](int from, std::uint64_t ended) {
+    state().fences->pass(from, state().self, ended);
+    released(from);
+  };
+  if (s.processes > 1 && !apart) c.hooks.spilled = drop_idle_pages;
   c.hooks.home = home_of;
   c.hooks.more_threads = more_threads;
   c.hooks.writable = writable;

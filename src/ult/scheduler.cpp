@@ -121,6 +121,7 @@ void native::spill(Worker& w) noexcept {
   if (keep != 0) return;
   w.keep.store(the_config.keep_threads, std::memory_order_seq_cst);  // T4; against root_ended()'s stores in this order
   if (finished()) w.keep.store(0, std::memory_order_relaxed);
+  if (the_config.hooks.spilled) the_config.hooks.spilled();
 }
 
 namespace {

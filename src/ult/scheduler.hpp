@@ -38,6 +38,8 @@ struct Hooks {
   // Descriptors of up to `count` fresh stacks for this process, or of some that others do not use, linked through next;
   // null when there are none.
   Descriptor* (*more_threads)(std::uint32_t count) = nullptr;
+  // A worker that was asked for its free threads has given them back (T4). Null: nobody cares.
+  void (*spilled)() = nullptr;
   // Where the runtime may write a stack address of a thread whose stack is here.
   void* (*writable)(void* stack_address) = nullptr;
   // The saved stack pointer of a thread that is being left lies below its stack. Ends the job, or is no concern.

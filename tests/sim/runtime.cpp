@@ -230,6 +230,7 @@ void Runtime::wake(int p, int t) {
 int Runtime::find_work(int p, int w) {
   Process& mine = processes_[p];
   scheduler_.point();
+  if (scheduler_.random().percent(10)) machine_.coherence().drop_idle(p);
   const bool inbox_first = scheduler_.random().percent(30);
   for (int turn = 0; turn < 2; ++turn) {
     if ((turn == 0) != inbox_first && !mine.deques[w].empty()) {
