@@ -47,7 +47,9 @@ constexpr std::int64_t kLeaveNs = 2 * base::kNsPerSecond;  // members wait for e
 
 // Who has more spare stacks than this, has too many: they are taken rather than fresh ones. What was allocated here and ended
 // there comes back, or a process that places threads elsewhere, or whose threads are stolen, would need new stacks for ever.
-constexpr std::uint32_t kSurplus = 512;
+// Small ones cost less memory than it costs both processes to pass them on.
+constexpr std::uint32_t kSurplus = 512, kSurplusOfSmall = 4096;
+std::uint32_t surplus() noexcept { return dsm::usual_stack_pages() <= 2 ? kSurplusOfSmall : kSurplus; }
 
 // In memory mapped by all.
 struct Shared {
@@ -301,34 +303,48 @@ Descriptor* any_apart(std::uint32_t count) {
 }
 
 // The topmost pages of each, which its thread is about to use, without a fault. Not with mprotect, which maps whole stacks: who
-// leaves his own downwards is to be found on one that nobody uses.
-void map_tops(const Descriptor* list) {
-  if (state().processes == 1 || gas::apart() || !list || std::strcmp(dsm::engine().name, "uffd") != 0) return;
-  base::SharedLock& lock = dsm::protocol().process(state().self).lock;
-  lock.lock();
+// leaves his own downwards is to be found on one that nobody uses. Nobody else knows of stacks that are `fresh`: thieves do not
+// wait while these are mapped.
+void map_tops(const Descriptor* list, bool fresh) {
+  if (state().processes == 1 || gas::apart() || std::strcmp(dsm::engine().name, "uffd") != 0) return;
   const std::size_t pages = dsm::usual_stack_pages();
-  for (const Descriptor* d = list; d; d = d->next) dsm::engine().map_write(gas::slot_first(d->slot + 1) - pages, pages);
-  lock.unlock();
+  base::SharedLock& lock = dsm::protocol().process(state().self).lock;
+  for (const Descriptor* d = list; d; d = d->next) {
+    const gas::PageIndex first = gas::slot_first(d->slot + 1) - static_cast<gas::PageIndex>(pages);
+    if (fresh) {
+      dsm::engine().map_fresh(first, pages);
+    } else {
+      lock.lock();
+      dsm::engine().map_write(first, pages);
+      lock.unlock();
+    }
+  }
 }
 
 // What others have too many of first, then the process's own fresh stacks, then what others gave back, then what others never
 // used.
 Descriptor* more_threads(std::uint32_t count) {
   State& s = state();
+  bool fresh = false;
+  const auto own = [&] {
+    Descriptor* const mine = fresh_threads(s.self, count);
+    fresh = mine != nullptr;
+    return mine;
+  };
   Descriptor* list = nullptr;
   if (remote::active()) {
     list = surplus_apart(count);
-    if (!list) list = fresh_threads(s.self, count);
+    if (!list) list = own();
     if (!list) list = any_apart(count);
   } else {
-    list = of_others(true, [count](int other) { return spare_threads(other, count, kSurplus); });
-    if (!list) list = fresh_threads(s.self, count);
+    list = of_others(true, [count](int other) { return spare_threads(other, count, surplus()); });
+    if (!list) list = own();
     if (!list) list = of_others(true, [count](int other) { return spare_threads(other, count, 0); });
     if (!list) list = of_others(false, [count](int other) { return fresh_threads(other, count); });
   }
   for (Descriptor* d = list; d; d = d->next)
     dsm::engine().guard(gas::slot_first(d->slot), dsm::kGuardPages, gas::layout().slot_pages);
-  map_tops(list);
+  map_tops(list, fresh);
   return list;
 }
 
@@ -408,7 +424,7 @@ void watch_end(pthread_t) {
 
 std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept {
   // Stacks begin at different offsets of their pages, or all would share the same cache sets.
-  return gas::user_view() + (std::size_t{slot} + 1) * (gas::layout().slot_pages << gas::kPageShift) - (slot % 8) * 256;
+  return gas::user_view() + (std::size_t{slot} + 1) * (gas::layout().slot_pages << gas::kPageShift) - (slot % 5) * 256;
 }
 
 int next_victim(Worker& w) noexcept {

@@ -27,6 +27,8 @@ struct Engine {
   const char* name;
   void (*map_read)(gas::PageIndex first, std::size_t pages);
   void (*map_write)(gas::PageIndex first, std::size_t pages);
+  // As map_write, faster where the pages have no memory yet. Without the process's lock where no other process knows of them.
+  void (*map_fresh)(gas::PageIndex first, std::size_t pages);
   void (*zap)(gas::PageIndex first, std::size_t pages);
   // The lowest `guard_pages` of a stack slot are never accessible, the rest may become so: called once a slot and
   // process before the slot's first use there, or for any slot if it has come from another process.

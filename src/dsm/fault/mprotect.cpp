@@ -192,8 +192,8 @@ void guard_alone(gas::PageIndex slot_first, std::size_t guard_pages, std::size_t
     kernel_protect(slot_first, guard_pages, PROT_NONE);
 }
 
-constexpr Engine kShared{"mprotect", map_read, map_write, zap, guard, pressure};
-constexpr Engine kAlone{"mprotect", nothing, nothing, nothing, guard_alone, no_pressure};
+constexpr Engine kShared{"mprotect", map_read, map_write, map_write, zap, guard, pressure};
+constexpr Engine kAlone{"mprotect", nothing, nothing, nothing, nothing, guard_alone, no_pressure};
 
 }  // namespace
 

@@ -5,7 +5,8 @@
 // U1. A page is mapped by UFFDIO_CONTINUE, from the page cache of the memfd. Where that does not hold the page yet, it is
 //     made by UFFDIO_ZEROPAGE if it is to be writable, which maps it in the user view alone (no page table of the system
 //     view) and fails where a peer has made it meanwhile; else by populate(), which READS the system view. (A
-//     read-modify-write would lose a peer's concurrent merge, P8.) What was fetched is there already, so CONTINUE is first.
+//     read-modify-write would lose a peer's concurrent merge, P8.) What was fetched is there already, so CONTINUE is first
+//     but for fresh pages.
 // U2. Read-only pages are mapped with the write-protect bit, their first write is a SIGBUS like a miss.
 // U3. zap leaves write-protect markers behind; CONTINUE overrides them.
 // U4. With one process nothing is registered but, where the kernel lacks lightweight guards, the stacks (WP only).
@@ -137,6 +138,12 @@ void map_write(gas::PageIndex first, std::size_t pages) {
   if (continue_range(first, pages, 0)) write_protect(first, pages, false);
 }
 
+void map_fresh(gas::PageIndex first, std::size_t pages) {
+  const __u64 at = address_of(first);
+  const auto made = static_cast<std::size_t>(zero_range(at, at + bytes_of(pages)) / gas::kPageBytes);
+  map_write(first + static_cast<gas::PageIndex>(made), pages - made);
+}
+
 void zap(gas::PageIndex first, std::size_t pages) {
   if (pages == 0) return;
   if (madvise(pointer_to(first), bytes_of(pages), MADV_DONTNEED) == 0) return;
@@ -156,8 +163,8 @@ void guard_alone(gas::PageIndex slot_first, std::size_t guard_pages, std::size_t
     light_guard(slot_first, guard_pages);
 }
 
-constexpr Engine kShared{"uffd", map_read, map_write, zap, no_guard, no_pressure};
-constexpr Engine kAlone{"uffd", nothing, nothing, nothing, guard_alone, no_pressure};
+constexpr Engine kShared{"uffd", map_read, map_write, map_fresh, zap, no_guard, no_pressure};
+constexpr Engine kAlone{"uffd", nothing, nothing, nothing, nothing, guard_alone, no_pressure};
 
 int open_uffd() {
   int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY));

@@ -124,6 +124,27 @@ TEST_P(Engines, MapWriteEndsWritableWhateverThePagesWere) {
   });
 }
 
+// Pages of which some have memory, here or in the user view, and some have none.
+TEST_P(Engines, MapFreshEndsWritableWhateverThePagesWere) {
+  run([] {
+    constexpr int kPages = 6;
+    gas::PageIndex p = foreign_page();
+    for (int mixture = 0; mixture < 729; ++mixture, p += kPages) {
+      for (int i = 0, m = mixture; i < kPages; ++i, m /= 3) {
+        if (m % 3 == 1) dsm::engine().map_read(p + static_cast<gas::PageIndex>(i), 1);
+        if (m % 3 == 2) *gas::page_in(gas::layout().self, p + static_cast<gas::PageIndex>(i)) = std::byte{7};
+      }
+      dsm::engine().map_fresh(p, kPages);
+      reads(), writes();
+      for (int i = 0, m = mixture; i < kPages; ++i, m /= 3) {
+        MUST(at(p + static_cast<gas::PageIndex>(i)) == (m % 3 == 2 ? 7 : 0));
+        at(p + static_cast<gas::PageIndex>(i)) = 1;
+      }
+      MUST(reads() == 0 && writes() == 0);
+    }
+  });
+}
+
 TEST_P(Engines, RangesOfThousandsOfPages) {
   run([] {
     const gas::PageIndex p = foreign_page();
