@@ -71,6 +71,9 @@ void join_thread(Descriptor*& thread);
 // As join_thread, but hands back what left the thread instead of throwing it.
 std::exception_ptr join_thread_nothrow(Descriptor* thread) noexcept;
 void detach_thread(Descriptor* thread) noexcept;
+// Frees a thread that has ended in this process without an exception, whose join nobody would have to wait for, and returns
+// its number; 0: nothing was done.
+std::uint64_t reap_thread(Descriptor* thread) noexcept;
 bool thread_ended(const Descriptor* thread) noexcept;  // so far as this process knows: its join would not wait
 std::uint64_t thread_number(const Descriptor* thread) noexcept;  // unique in the job while the thread lives
 std::uint64_t current_thread_number() noexcept;
@@ -293,10 +296,12 @@ class thread {
   }
   thread(const thread&) = delete;
   thread& operator=(const thread&) = delete;
-  thread(thread&& other) noexcept : thread_(std::exchange(other.thread_, nullptr)) {}
+  // What is moved is nobody else's for that moment: a thread that has ended gives its stack back then, and is joined by name
+  // alone. Who starts many threads and joins them later needs no more stacks than run at once.
+  thread(thread&& other) noexcept : thread_(take(other)) {}
   thread& operator=(thread&& other) noexcept {
     if (joinable()) std::terminate();
-    thread_ = std::exchange(other.thread_, nullptr);
+    thread_ = take(other);
     return *this;
   }
   ~thread() {
@@ -306,26 +311,35 @@ class thread {
   // Waits for the thread's end; its writes are then visible here. Rethrows the exception that left it.
   // Throws std::system_error: invalid_argument (not joinable), resource_deadlock_would_occur (joins itself).
   void join() {
-    (void)checked();
-    detail::join_thread(thread_);
+    if (is_ended(checked()))
+      thread_ = nullptr;
+    else
+      detail::join_thread(thread_);
   }
   void detach() {
     detail::Descriptor* t = checked();
     thread_ = nullptr;
-    detail::detach_thread(t);
+    if (!is_ended(t)) detail::detach_thread(t);
   }
   bool joinable() const noexcept { return thread_ != nullptr; }
-  id get_id() const noexcept { return thread_ ? id(detail::thread_number(thread_)) : id(); }
+  id get_id() const noexcept {
+    if (is_ended(thread_)) return id(number_of_ended(thread_));
+    return thread_ ? id(detail::thread_number(thread_)) : id();
+  }
   void swap(thread& other) noexcept { std::swap(thread_, other.thread_); }
   friend void swap(thread& a, thread& b) noexcept { a.swap(b); }
   // Threads that run at once: the workers of all processes.
   static unsigned hardware_concurrency() noexcept {
     return static_cast<unsigned>(process_count()) * static_cast<unsigned>(worker_count());
   }
-  detail::Descriptor* native_handle() noexcept { return thread_; }
+  // Null, too, of a thread that is known to have ended.
+  detail::Descriptor* native_handle() noexcept { return is_ended(thread_) ? nullptr : thread_; }
 
   // As join(), but returns what left the thread (null: nothing) instead of throwing it.
-  std::exception_ptr join_nothrow() noexcept { return detail::join_thread_nothrow(std::exchange(thread_, nullptr)); }
+  std::exception_ptr join_nothrow() noexcept {
+    detail::Descriptor* const t = std::exchange(thread_, nullptr);
+    return is_ended(t) ? nullptr : detail::join_thread_nothrow(t);
+  }
 
  private:
   template <bool kHere, class F, class... Args>
@@ -366,8 +380,25 @@ class thread {
     if (!thread_) throw std::system_error(std::make_error_code(std::errc::invalid_argument), "ayatori::thread");
     return thread_;
   }
+  static bool is_ended(const detail::Descriptor* t) noexcept { return (reinterpret_cast<std::uintptr_t>(t) & 1) != 0; }
+  static detail::Descriptor* take(thread& other) noexcept {
+    detail::Descriptor* const t = std::exchange(other.thread_, nullptr);
+    if (!t || is_ended(t)) return t;
+    const std::uint64_t number = detail::reap_thread(t);
+    return number == 0 ? t : ended(number);
+  }
+  // A number's lower half has a bit to spare.
+  static detail::Descriptor* ended(std::uint64_t number) noexcept {
+    const std::uint64_t lower = number & 0xffff'ffff;
+    return reinterpret_cast<detail::Descriptor*>((number ^ lower) | lower << 1 | 1);  // NOLINT: no pointer
+  }
+  static std::uint64_t number_of_ended(const detail::Descriptor* t) noexcept {
+    const auto mark = reinterpret_cast<std::uint64_t>(t);
+    const std::uint64_t lower = mark & 0xffff'ffff;
+    return (mark ^ lower) | lower >> 1;
+  }
 
-  detail::Descriptor* thread_ = nullptr;
+  detail::Descriptor* thread_ = nullptr;  // or ended(number) of one that gave its stack back
 };
 
 namespace detail {

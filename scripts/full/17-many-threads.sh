@@ -32,6 +32,7 @@ for nw in '1 1' '1 2' '2 1' '3 2'; do
   export AYATORI_SPACE_SIZE=2G
   job $nw $bin/many unjoined 10000000 16000
   job $nw $bin/many parked 10000000 16000
+  job $nw $bin/many moved 10000000 16000
   unset AYATORI_SPACE_SIZE
 done
 unset AYATORI_STACK_SIZE

@@ -220,7 +220,19 @@ void detach_thread(Descriptor* d) noexcept {
   if (!ult::detach(d) && d->error) terminate_with(take_error(d));
 }
 
+std::uint64_t reap_thread(Descriptor* d) noexcept {
+  if (!ult::on_user_thread()) [[unlikely]]
+    return 0;
+  const std::uint64_t number = thread_number(d);
+  if (ult::join_and_reap(d)) [[likely]]
+    return number;
+  if (d->join.load() != ult::config().done_here || d->error) return 0;
+  ult::reap(d);  // the worker has enough of them
+  return number;
+}
+
 bool thread_ended(const Descriptor* d) noexcept {
+  if (!d) return true;
   const std::uint64_t word = d->join.load();
   // Apart, the word of a thread that another process holds says nothing (Q1).
   return word == ult::config().done_here || (!gas::apart() && ult::JoinWord::is_done(word));

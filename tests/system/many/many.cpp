@@ -199,6 +199,38 @@ int unjoined_case(std::int64_t count, std::int64_t stacks) {
   return 0;
 }
 
+// Many more than there are stacks, all of which are joined last: one that has ended gives its stack back when its object is
+// moved. Where others take the continuation, some have not ended by then.
+int moved_case(std::int64_t count, std::int64_t stacks) {
+  std::vector<ayatori::thread> handles;
+  handles.reserve(static_cast<std::size_t>(count));
+  ayatori::atomic<std::int64_t> ended{0};
+  const job_memory::Memory before = job_memory::measure_all();
+  std::int64_t again = 0;
+  while (static_cast<std::int64_t>(handles.size()) < count) {
+    try {
+      handles.push_back(ayatori::thread([&ended] { ended.fetch_add(1); }));
+    } catch (const std::system_error& e) {
+      if (!is_eagain(e) || nobody_else()) return failed(e.what(), e.code().value(), 0);
+      ++again;
+      std::vector<ayatori::thread> moved;
+      moved.reserve(handles.capacity());
+      for (ayatori::thread& t : handles) moved.push_back(std::move(t));
+      handles.swap(moved);
+    }
+  }
+  std::printf("%" PRId64 " threads, %" PRId64 " times no stack\n", count, again);
+  if (again > 8 * count / stacks) return failed("times without a stack", again, 8 * count / stacks);
+  for (ayatori::thread& t : handles) t.join();
+  if (ended.load() != count) return failed("threads that ended", ended.load(), count);
+  handles = std::vector<ayatori::thread>();
+  const std::int64_t grown = (job_memory::measure_all() - before).total();
+  if (grown > stacks * kThreadBytes + 32 * count + kSlack)
+    return failed("bytes", grown, stacks * kThreadBytes + 32 * count + kSlack);
+  if (nobody_else() && grown > 32 * count + kSlack) return failed("bytes", grown, 32 * count + kSlack);
+  return 0;
+}
+
 // Threads that wait for ever: then EAGAIN, at once; the job goes on, some of them end, as many others are forked; it ends with
 // those that wait.
 int parked_case(std::int64_t count, std::int64_t stacks) {
@@ -251,6 +283,7 @@ int main(int argc, char** argv) {
     if (name == "detached") return detached_case(count);
     if (name == "placed") return placed_case(count);
     if (name == "unjoined") return unjoined_case(count, stacks);
+    if (name == "moved") return moved_case(count, stacks);
     if (name == "parked") return parked_case(count, stacks);
     return 2;
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks, semaphores, latches and thread-local objects of the C++ interface: from every process, in the space and in static data.
+// Threads, locks, semaphores, latches and thread-local objects of the C++ interface: from every process, in the space and in static data.
 #include <ayatori/ayatori.hpp>
 #include <chrono>
 #include <cstdio>
@@ -7,6 +7,8 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -326,6 +328,66 @@ void old_timer(Wait wait) {
   waiter.join();
 }
 
+// ---------------------------------------------------------------------------------------------------- threads
+
+// One that has ended gives its stack back when its object is moved: nothing else changes.
+void moved_threads() {
+  for (int place = -1; place < ayatori::process_count(); ++place) {
+    const auto start = [place](auto f) {
+      return place < 0 ? ayatori::thread(f) : ayatori::thread(ayatori::on(place), f);
+    };
+    for (int round = 0; round < kRounds; ++round) {
+      int written = 0;
+      ayatori::thread::id inside;
+      ayatori::thread t = start([&written, &inside] {
+        written = 7;
+        inside = ayatori::this_thread::get_id();
+      });
+      const ayatori::thread::id before = t.get_id();
+      ayatori::thread moved(std::move(t));
+      CHECK(!t.joinable() && t.get_id() == ayatori::thread::id());
+      CHECK(moved.joinable() && moved.get_id() == before);
+      ayatori::thread other = start([] {});
+      CHECK(other.get_id() != before);
+      ayatori::thread last;
+      last = std::move(moved);
+      last.swap(other);
+      CHECK(other.get_id() == before);
+      // The thread object is joined elsewhere, too.
+      ayatori::thread(ayatori::on(round % ayatori::process_count()), [&other, &written] {
+        other.join();
+        CHECK(written == 7);
+      }).join();
+      CHECK(inside == before && !other.joinable());
+      bool refused = false;
+      try {
+        other.join();
+      } catch (const std::system_error& e) {
+        refused = e.code() == std::errc::invalid_argument;
+      }
+      CHECK(refused);
+      if (round % 2 == 0)
+        last.detach();
+      else
+        CHECK(last.join_nothrow() == nullptr);
+      CHECK(!last.joinable());
+      // An exception stays where it is.
+      ayatori::thread throws = start([] { throw std::string("thrown"); });
+      std::vector<ayatori::thread> many;
+      many.push_back(std::move(throws));
+      many.push_back(start([] {}));
+      std::string caught;
+      try {
+        many[0].join();
+      } catch (const std::string& what) {
+        caught = what;
+      }
+      CHECK(caught == "thrown");
+      many[1].join();
+    }
+  }
+}
+
 int program(std::span<char*>) {
   old_timer([](ayatori::barrier& b) { b.arrive_and_wait(); });
   old_timer([](ayatori::barrier& b) { b.wait(b.arrive()); });
@@ -350,6 +412,7 @@ int program(std::span<char*>) {
   semaphores();
   latches();
   locals();
+  moved_threads();
   const unsigned from = written_from->load();
   CHECK(ayatori::process_count() == 1 || (from & (from - 1)) != 0);
   const int failed = failures->load();
