@@ -25,6 +25,7 @@
 #include "tasks/keys.hpp"
 #include "tasks/names.hpp"
 #include "tasks/runtime.hpp"
+#include "tasks/sync_fast.hpp"
 #include "ult/current.hpp"
 #include "ult/scheduler.hpp"
 
@@ -121,6 +122,31 @@ bool wait_unit(ayatori_sem_t* sem, Handle h, std::int64_t deadline) {
   }
 }
 
+// The rest of lock and unlock, apart so that their usual ways save no registers.
+[[gnu::noinline]] int lock_slowly(ayatori_mutex_t* mutex) {
+  const Handle h = mutex_of(mutex);
+  if (h == 0) return error_of(mutex);
+  if (const int done = relock(h, EDEADLK); done >= 0) return done;
+  sync::mutex_lock(h);
+  return took(h, 1);
+}
+[[gnu::noinline]] int unlock_slowly(ayatori_mutex_t* mutex) {
+  const Handle h = find_object(&mutex->handle, Kind::kMutex);
+  if (h == 0) return mutex->type == kDestroyed ? EINVAL : EPERM;
+  if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) {
+    sync::Holding now = sync::holding(h);
+    if (now.owner != sync::caller_number()) return EPERM;
+    if ((now.depth & sync::kDepthMask) > 1) {
+      --now.depth;
+      sync::set_holding(h, now);
+      return 0;
+    }
+    leave(h, now);
+  }
+  sync::mutex_unlock(h);
+  return 0;
+}
+
 // Until the time `until` of *clock, or of the condition's own where clock is null; for ever without `until`.
 int wait(ayatori_cond_t* cond, ayatori_mutex_t* mutex, const timespec* until, const clockid_t* clock) {
   const Handle c = cond->clock == kDestroyed
@@ -210,12 +236,9 @@ int ayatori_mutex_destroy(ayatori_mutex_t* mutex) {
 }
 
 int ayatori_mutex_lock(ayatori_mutex_t* mutex) {
-  if (sync::mutex_lock_at_once(handle_in(mutex))) return 0;
-  const Handle h = mutex_of(mutex);
-  if (h == 0) return error_of(mutex);
-  if (const int done = relock(h, EDEADLK); done >= 0) return done;
-  sync::mutex_lock(h);
-  return took(h, 1);
+  if (sync::mutex_lock_at_once(handle_in(mutex))) [[likely]]
+    return 0;
+  return lock_slowly(mutex);
 }
 
 int ayatori_mutex_trylock(ayatori_mutex_t* mutex) {
@@ -243,21 +266,9 @@ int ayatori_mutex_clocklock(ayatori_mutex_t* mutex, clockid_t clock, const struc
 }
 
 int ayatori_mutex_unlock(ayatori_mutex_t* mutex) {
-  if (sync::mutex_unlock_at_once(handle_in(mutex))) return 0;
-  const Handle h = find_object(&mutex->handle, Kind::kMutex);
-  if (h == 0) return mutex->type == kDestroyed ? EINVAL : EPERM;
-  if (sync::type_of(h) != AYATORI_MUTEX_NORMAL) {
-    sync::Holding now = sync::holding(h);
-    if (now.owner != sync::caller_number()) return EPERM;
-    if ((now.depth & sync::kDepthMask) > 1) {
-      --now.depth;
-      sync::set_holding(h, now);
-      return 0;
-    }
-    leave(h, now);
-  }
-  sync::mutex_unlock(h);
-  return 0;
+  if (sync::mutex_unlock_at_once(handle_in(mutex))) [[likely]]
+    return 0;
+  return unlock_slowly(mutex);
 }
 
 int ayatori_mutex_consistent(ayatori_mutex_t* mutex) {

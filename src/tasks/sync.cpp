@@ -13,7 +13,7 @@
 #include "tasks/remote.hpp"
 #include "tasks/runtime.hpp"
 #include "tasks/sync_ask.hpp"
-#include "tasks/sync_object.hpp"
+#include "tasks/sync_fast.hpp"
 #include "tasks/sync_statics.hpp"
 #include "tasks/waits.hpp"
 #include "ult/cancellation.hpp"
@@ -112,11 +112,6 @@ void destroy_native(void* argument) {
 }
 
 // ------------------------------------------------------------------------------------------------ mutex
-
-std::uint64_t own_bits() noexcept {
-  const Worker* w = ult::current_worker();
-  return w && w->current ? bits_of_thread(*w->current) : 0;
-}
 
 // Takes the lock for `holder` (holder_bits()) if it is free. Returns the process of the last holder, or -1.
 int try_take(Object& o, std::uint64_t holder) {
@@ -252,17 +247,11 @@ void see(int from) {
 
 void unlock_call(void* argument) { unlock_native(*static_cast<Object*>(argument), ult::config().process); }
 
-[[gnu::always_inline]] inline bool lock_fast(Object& o) {
-  std::uint64_t free_here = last(ult::config().process);
-  return o.word.load(std::memory_order_relaxed) == free_here &&  // or the exchange would cost as much, and fail
-         o.word.compare_exchange_strong(free_here, free_here | kLocked | own_bits(), std::memory_order_acquire);  // Y3
-}
-
-[[gnu::always_inline]] inline bool unlock_fast(Object& o) {
-  std::uint64_t w = o.word.load(std::memory_order_relaxed);
-  AYT_CHECK((w & kLocked) != 0, "an ayatori::mutex that is not locked was unlocked");
-  return (w & (kWaiters | kGuarded)) == 0 &&
-         o.word.compare_exchange_strong(w, last(ult::config().process), std::memory_order_release);  // Y3
+// As unlock_fast(), of what has to be locked.
+[[gnu::always_inline]] inline bool release_fast(Object& o) {
+  AYT_CHECK((o.word.load(std::memory_order_relaxed) & kLocked) != 0,
+            "an ayatori::mutex that is not locked was unlocked");
+  return unlock_fast(o);
 }
 
 // ------------------------------------------------------------------------------------------------ condition variable
@@ -331,7 +320,7 @@ void unlock_for(Handle h, int actor) {
     return remote::ask(holder_of(h), c);
   }
   Object& o = object(h, Kind::kMutex);
-  if (actor == self() && unlock_fast(o)) return;
+  if (actor == self() && release_fast(o)) return;
   unlock_native(o, actor);
 }
 
@@ -625,7 +614,7 @@ namespace {
 [[gnu::noinline]] void unlock_apart(Handle h) {
   if (away(h)) return tell(about(Ask::kUnlock, h));
   Object& o = object(h, Kind::kMutex);
-  if (!unlock_fast(o)) unlock_slowly(o);
+  if (!release_fast(o)) unlock_slowly(o);
 }
 // A mutex, where processes share memory.
 [[gnu::always_inline]] inline Object& shared_mutex(Handle h) {
@@ -679,26 +668,7 @@ void mutex_unlock(Handle h) noexcept {
   if (gas::apart()) [[unlikely]]
     return unlock_apart(h);
   Object& o = shared_mutex(h);
-  if (!unlock_fast(o)) unlock_slowly(o);
-}
-
-namespace {
-// Null: no living mutex of type 0 that all processes map.
-[[gnu::always_inline]] inline Object* plain_mutex(Handle h) noexcept {
-  if (gas::apart() || h - 1 >= kObjects - 1) return nullptr;
-  Object& o = state.objects[h];
-  return kind_of(o) == Kind::kMutex && o.type == 0 ? &o : nullptr;
-}
-}  // namespace
-
-bool mutex_lock_at_once(Handle h) noexcept {
-  Object* const o = plain_mutex(h);
-  return o && lock_fast(*o);
-}
-
-bool mutex_unlock_at_once(Handle h) noexcept {
-  Object* const o = plain_mutex(h);
-  return o && (o->word.load(std::memory_order_relaxed) & kLocked) != 0 && unlock_fast(*o);
+  if (!release_fast(o)) unlock_slowly(o);
 }
 
 Handle condition_create() { return create(Kind::kCondition); }

@@ -41,10 +41,6 @@ void mutex_lock(Handle);
 bool mutex_lock_until(Handle, std::int64_t deadline_ns);
 bool mutex_try_lock(Handle) noexcept;
 void mutex_unlock(Handle) noexcept;
-// For the usual case of the C interface, one call: of a living mutex of type 0, where processes share memory, which is free
-// and was last held here, or which the caller holds and nobody waits for. False: nothing was done, whatever `handle` is.
-bool mutex_lock_at_once(Handle handle) noexcept;
-bool mutex_unlock_at_once(Handle handle) noexcept;
 
 Handle condition_create();
 void condition_destroy(Handle) noexcept;

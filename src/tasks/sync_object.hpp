@@ -39,6 +39,7 @@ inline std::uint64_t holder_bits(const Descriptor* d) noexcept {
 
 struct alignas(64) Object {
   Kind kind;
+  std::uint32_t type;               // type_of()
   std::uint32_t next_free;          // Guarded by the pool's lock.
   base::SharedLock guard;           // of all but a mutex (Y7)
   std::atomic<std::uint64_t> word;  // mutex, condition variable; changed under its guard, but for Y3
@@ -51,7 +52,6 @@ struct alignas(64) Object {
   bool completing;                   // barrier: all have arrived, barrier_release is still to come; guarded
   std::uint32_t users;               // Y6; 0: not in static data. Guarded by the pool's statics.
   std::atomic<std::uint64_t> phase;  // barrier: releases so far; changed under guard
-  std::uint32_t type;                // type_of()
   std::atomic<std::uint32_t> depth;  // holding(); as owner, and ordered by the mutex where the reader holds it
   std::atomic<std::uint64_t> owner;  // holding()
 };
