@@ -223,11 +223,10 @@ void detach_thread(Descriptor* d) noexcept {
 std::uint64_t reap_thread(Descriptor* d) noexcept {
   if (!ult::on_user_thread()) [[unlikely]]
     return 0;
-  const std::uint64_t number = thread_number(d);
-  if (ult::join_and_reap(d)) [[likely]]
-    return number;
   if (d->join.load() != ult::config().done_here || d->error) return 0;
-  ult::reap(d);  // the worker has enough of them
+  const std::uint64_t number = ult::number_of(d);  // apart, too: the word says that it is held here (Q1)
+  if (!ult::join_and_reap(d)) [[unlikely]]
+    ult::reap(d);  // the worker has enough of them
   return number;
 }
 

@@ -105,8 +105,9 @@ struct ProcessState {
   // Ticks (C11): of the last complete release its begin and end, of the last complete acquire its begin. Read without the
   // lock; the end of a release is stored before its begin.
   std::atomic<std::uint64_t> release_begun, release_done, acquire_begun;
-  std::atomic<std::uint32_t>
-      idle_dirty;  // of `dirty`, so many are to be dropped since the last release; a hint for others
+  // Hints for others, read without the lock: so many stack pages of `dirty` the last release would have dropped at an acquire;
+  // how many of its topmost pages a stack here turns out to need, 0 or 1: one.
+  std::atomic<std::uint32_t> idle_stack_pages, usual_stack_pages;
   Counters counters;
 };
 
@@ -218,14 +219,13 @@ class Coherence {
     env_.releasing(p);
     std::uint32_t idle = 0;
     if (!env_.bug(Bug::kDropRelease)) {
-      const std::uint32_t patience = patience_with_empty(s);
       for (std::uint32_t i = s.dirty_count; i-- > 0;) {
         env_.point();
         send(p, i);
-        idle += s.dirty[i].empty >= patience;
+        idle += is_idle_stack_page(s.dirty[i]);
       }
     }
-    s.idle_dirty.store(idle, std::memory_order_relaxed);
+    s.idle_stack_pages.store(idle, std::memory_order_relaxed);
     env_.released(p);
     s.release_done.store(env_.tick(), std::memory_order_release);
     s.release_begun.store(env_.bug(Bug::kLateTick) ? env_.tick() : begun,
@@ -255,12 +255,22 @@ class Coherence {
                           std::memory_order_release);  // pairs with pass()'s load
   }
 
-  // Process p drops the dirty pages that it has not written for a while, as at an acquire: the pages of stacks that it lost, say.
-  // Others release it whenever they take work from it, and compare them all. Run by p.
+  // Process p drops some pages of stacks of others, mostly lost ones, that it has not written for a while; not more at once than
+  // thieves may wait for. An acquire would, but who forks and joins without end makes none, while others release it whenever they
+  // take work from it, and compare them all. Run by p.
   void drop_idle(int p) {
     ProcessState& s = process(p);
     env_.lock(s.lock);
-    drop_idle_locked(p);
+    std::uint32_t count = 0, left = 0;
+    for (std::uint32_t i = 0; i < s.dirty_count; ++i) {
+      if (!is_idle_stack_page(s.dirty[i])) continue;
+      if (count < kIdleAtOnce)
+        s.scratch[count++] = s.dirty[i].page;
+      else
+        ++left;
+    }
+    drop_dirty(p, count);
+    s.idle_stack_pages.store(left, std::memory_order_relaxed);
     env_.unlock(s.lock);
   }
 
@@ -612,23 +622,18 @@ class Coherence {
     }
   }
 
-  std::uint32_t patience_with_empty(const ProcessState& s) const noexcept {
-    return s.dirty_count > limits_.few_dirty_pages ? 1 : limits_.empty_releases;
-  }
-
-  void drop_idle_locked(int p) {
-    ProcessState& s = process(p);
-    std::uint32_t idle = 0;
-    const std::uint32_t patience = patience_with_empty(s);
-    for (std::uint32_t i = 0; i < s.dirty_count; ++i)
-      if (s.dirty[i].empty >= patience) s.scratch[idle++] = s.dirty[i].page;
-    drop_dirty(p, idle);
-    s.idle_dirty.store(0, std::memory_order_relaxed);
+  static constexpr std::uint32_t kIdleAtOnce = 32;
+  bool is_idle_stack_page(const ProcessState::Dirty& dirty) {
+    return dirty.empty >= limits_.empty_releases && env_.slot_of(dirty.page) != gas::kNoSlot;
   }
 
   void refresh_dirty(int p) {
     ProcessState& s = process(p);
-    drop_idle_locked(p);
+    std::uint32_t idle = 0;
+    const std::uint32_t patience = s.dirty_count > limits_.few_dirty_pages ? 1 : limits_.empty_releases;
+    for (std::uint32_t i = 0; i < s.dirty_count; ++i)
+      if (s.dirty[i].empty >= patience) s.scratch[idle++] = s.dirty[i].page;
+    drop_dirty(p, idle);
     for (std::uint32_t i = s.dirty_count; i-- > 0;) {
       env_.point();
       const PageIndex page = s.dirty[i].page;

@@ -152,7 +152,11 @@ void note_stack_fault(gas::PageIndex page) {
   if (depth >= std::size(use.faults) || gas::owner_of(page) != state().self) return;
   // Numbers alone.
   if (use.faults[depth].fetch_add(1, std::memory_order_relaxed) + 1 < kOften) return;
-  if (use.pages.load(std::memory_order_relaxed) < depth) use.pages.store(depth, std::memory_order_relaxed);
+  if (use.pages.load(std::memory_order_relaxed) >= depth) return;
+  use.pages.store(depth, std::memory_order_relaxed);
+  state()
+      .protocol->process(state().self)
+      .usual_stack_pages.store(static_cast<std::uint32_t>(depth), std::memory_order_relaxed);
 }
 
 bool resolve(void* address, bool write, void* context) {
@@ -250,6 +254,17 @@ const Engine& attach(int self, const Hooks& hooks, std::string* why) {
 }
 
 std::size_t usual_stack_pages() noexcept { return state().stack_use.pages.load(std::memory_order_relaxed); }
+std::size_t usual_stack_pages(int process) noexcept {
+  return std::max(1u, state().protocol->process(process).usual_stack_pages.load(std::memory_order_relaxed));
+}
+bool has_idle_stack_pages(int process) noexcept {
+  constexpr std::uint32_t kMany = 16;
+  return state().protocol->process(process).idle_stack_pages.load(std::memory_order_relaxed) >= kMany;
+}
+void drop_idle_stack_pages() {
+  State& s = state();
+  if (has_idle_stack_pages(s.self) && !has_private_view()) s.protocol->drop_idle(s.self);
+}
 Protocol& protocol() noexcept { return *state().protocol; }
 bool coherent_by_hardware() noexcept { return state().alone; }
 

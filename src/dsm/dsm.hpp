@@ -90,8 +90,14 @@ bool fetches_take_time() noexcept;
 void prefault(const void* address, std::size_t bytes, bool write);
 
 inline constexpr std::size_t kGuardPages = 4;  // lowest pages of a slot, never accessible
-// How many of the topmost pages of a stack threads of this process turn out to use, 1 to 4: worth mapping at once.
+// How many of the topmost pages of a stack threads of this process turn out to use, 1 to 4: worth mapping at once. A hint of
+// others, where processes share memory.
 std::size_t usual_stack_pages() noexcept;
+std::size_t usual_stack_pages(int process) noexcept;
+// Where processes share memory: who releases that process compares many stack pages that it no longer writes; a hint. And this
+// process drops them (Coherence::drop_idle()). Native stack, no lock held.
+bool has_idle_stack_pages(int process) noexcept;
+void drop_idle_stack_pages();
 std::uint64_t fault_ns() noexcept;  // time this process spent in faults
 
 }  // namespace ayatori::dsm

@@ -47,9 +47,11 @@ constexpr std::int64_t kLeaveNs = 2 * base::kNsPerSecond;  // members wait for e
 
 // Who has more spare stacks than this, has too many: they are taken rather than fresh ones. What was allocated here and ended
 // there comes back, or a process that places threads elsewhere, or whose threads are stolen, would need new stacks for ever.
-// Small ones cost less memory than it costs both processes to pass them on.
+// Where they are small, there and here, they cost less memory than it costs both processes to pass them on.
 constexpr std::uint32_t kSurplus = 512, kSurplusOfSmall = 4096;
-std::uint32_t surplus() noexcept { return dsm::usual_stack_pages() <= 2 ? kSurplusOfSmall : kSurplus; }
+std::uint32_t surplus_of(int process) noexcept {
+  return std::max(dsm::usual_stack_pages(), dsm::usual_stack_pages(process)) <= 2 ? kSurplusOfSmall : kSurplus;
+}
 
 // In memory mapped by all.
 struct Shared {
@@ -75,6 +77,7 @@ struct State {
   // Numbers alone; surplus_apart(), any_apart().
   std::atomic<std::uint32_t> ask_at{2 * kSurplus};
   std::atomic<std::int64_t> asked_ns{0};
+  std::atomic<std::uint32_t> turn{0};  // released()
   std::atomic<bool> running{false};
   std::atomic<bool> left{false};
   void (*completes)() = nullptr;  // what arrives from other processes; null: nothing ever does
@@ -89,20 +92,14 @@ int home_of(const Descriptor* d) {
   return static_cast<int>(gas::slot_entry(slot).owner.load(std::memory_order_acquire));  // R2
 }
 
-// Whoever releases another process compares all that this has dirty. What it has not written for long it should drop, which
-// only its own threads can: a worker that comes to its native stack does.
-constexpr std::uint32_t kManyIdlePages = 16;
+// Who releases another process compares all that this has dirty. What it has not written for long it should drop, which only its
+// own threads can: one of its workers is asked to its native stack (T4), another one each time.
 void released(int process) {
-  const State& s = state();
-  if (process == s.self || dsm::protocol().process(process).idle_dirty.load(std::memory_order_relaxed) < kManyIdlePages)
-    return;
+  State& s = state();
+  if (process == s.self || !dsm::has_idle_stack_pages(process)) return;
   ProcessQueues& q = *s.queues[process];
-  for (int i = 0; i < q.workers; ++i) q.worker[i].keep.store(0, std::memory_order_relaxed);  // T4
-}
-void drop_idle_pages() {
-  const int self = state().self;
-  if (dsm::protocol().process(self).idle_dirty.load(std::memory_order_relaxed) >= kManyIdlePages)
-    dsm::protocol().drop_idle(self);
+  const auto turn = s.turn.fetch_add(1, std::memory_order_relaxed) % static_cast<std::uint32_t>(q.workers);
+  q.worker[turn].keep.store(0, std::memory_order_relaxed);
 }
 
 void* writable(void* stack_address) { return gas::system_view(state().self) + gas::offset_of(stack_address); }
@@ -337,7 +334,7 @@ Descriptor* more_threads(std::uint32_t count) {
     if (!list) list = own();
     if (!list) list = any_apart(count);
   } else {
-    list = of_others(true, [count](int other) { return spare_threads(other, count, surplus()); });
+    list = of_others(true, [count](int other) { return spare_threads(other, count, surplus_of(other)); });
     if (!list) list = own();
     if (!list) list = of_others(true, [count](int other) { return spare_threads(other, count, 0); });
     if (!list) list = of_others(false, [count](int other) { return fresh_threads(other, count); });
@@ -520,7 +517,7 @@ void attach(int self, int workers, const Watch& watch) {
     state().fences->pass(from, state().self, ended);
     released(from);
   };
-  if (s.processes > 1 && !apart) c.hooks.spilled = drop_idle_pages;
+  if (s.processes > 1 && !apart) c.hooks.spilled = dsm::drop_idle_stack_pages;
   c.hooks.home = home_of;
   c.hooks.more_threads = more_threads;
   c.hooks.writable = writable;

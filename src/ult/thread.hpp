@@ -8,7 +8,8 @@
 // T3. sp is valid whenever the thread is not running; it is published by whatever puts the thread into its place.
 // T4. Free threads lie in the lists of workers (no more than Worker::keep each), spare in a process, or returned to it
 //     (freed). A worker that finds none asks for those of the others: it sets their keep to zero, which each owner sees
-//     when it frees a thread, comes to its native stack or looks for work; the owner gives back all and resets it.
+//     when it frees a thread, comes to its native stack or looks for work; the owner gives back all and resets it. Who wants
+//     a worker on its native stack for another reason (Hooks::spilled) does so, too.
 // T5. Threads of high priority that may run, begun or not, lie in their process's queue `high` and in no ring; whoever looks
 //     for a thread to run looks there first, but every 16th time that it finds some, so that normal ones go on as well.
 #pragma once

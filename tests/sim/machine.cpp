@@ -48,7 +48,7 @@ void Machine::reset(const Shape& shape) {
     s.dirty_count = s.clean_count = s.lost_count = s.free_twin_count = s.twins_used = s.next_stream = 0;
     s.written_begin = s.written_end = s.behind = s.sent_ahead = s.regretted = 0;
     s.release_begun = s.release_done = s.acquire_begun = 0;
-    s.idle_dirty = 0;
+    s.idle_stack_pages = s.usual_stack_pages = 0;
     std::memset(s.streams, 0, sizeof(s.streams));
     s.counters = {};
     pointers_[p] = &s;

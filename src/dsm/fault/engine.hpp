@@ -60,6 +60,8 @@ struct FaultHooks {
 // forced engine is refused; "auto" falls back. Returns the engine chosen and, in `why`, the reason of a fallback.
 const Engine& start_engine(const char* wanted, int processes, const FaultHooks& hooks, std::string* why);
 const Engine& engine() noexcept;
+// In the child of a fork of the program, whose space is its own: the coherence state is not.
+bool has_private_view() noexcept;
 
 // Per OS thread that runs user-level threads or may touch the space: an alternate signal stack, system-call catching.
 // Both may be called twice in a row. leave_os_thread() runs on the thread's native stack.

@@ -37,7 +37,8 @@ struct ProcessState {
   Hidden<Spawn> spawnp{"posix_spawnp"};
   Hidden<int(const char*)> system{"system"};
   Hidden<FILE*(const char*, const char*)> popen{"popen"};
-  bool attached = false;  // Constant after bind_process_calls(): there is a space.
+  bool attached = false;          // Constant after bind_process_calls(): there is a space.
+  bool has_private_view = false;  // written in the child of a fork alone, before it runs on
 };
 constinit ProcessState process;
 
@@ -51,6 +52,7 @@ struct Fork {
 // In the child, before user code runs: the space becomes its own (F1).
 void make_private() {
   set_waiting_calls(nullptr);  // no worker goes on here
+  process.has_private_view = true;
   forget_faults();
   const gas::Layout& l = gas::layout();
   shadow::make_private(l.base, l.bytes);
@@ -178,6 +180,8 @@ void bind_process_calls() {
 }
 
 }  // namespace ayatori::dsm::fault
+
+bool ayatori::dsm::has_private_view() noexcept { return fault::process.has_private_view; }
 
 using namespace ayatori::dsm;
 

@@ -148,6 +148,24 @@ int placed_case(std::int64_t count) {
   return grown > kSlack ? failed("bytes", grown, kSlack) : 0;
 }
 
+// Deep ones, one at a time, that end elsewhere than where they start: their stacks come back before they take much memory.
+int deep_case(std::int64_t count) {
+  static constexpr std::size_t kDepth = 200 << 10;
+  constexpr std::int64_t kStacks = 512 + 64;  // that may lie elsewhere, and what workers keep
+  const ayatori::pinned pinned;
+  const job_memory::Memory before = job_memory::measure_all();
+  for (std::int64_t i = 0; i < count; ++i)
+    ayatori::thread(ayatori::on(ayatori::process_count() - 1), [] {
+      volatile char room[kDepth];
+      for (std::size_t at = 0; at < kDepth; at += 4096) room[at] = 1;
+      if (room[0] != 1) std::abort();
+    }).join();
+  const std::int64_t grown = (job_memory::measure_all() - before).total();
+  std::printf("%" PRId64 " deep threads, %" PRId64 " bytes more than before\n", count, grown);
+  const std::int64_t bound = 3 * kStacks * static_cast<std::int64_t>(kDepth) / 2 + kSlack;  // some of it here, too
+  return grown > bound ? failed("bytes", grown, bound) : 0;
+}
+
 // ------------------------------------------------------------------------------------------------ no stack left
 
 bool is_eagain(const std::system_error& e) { return e.code() == std::errc::resource_unavailable_try_again; }
@@ -283,6 +301,7 @@ int main(int argc, char** argv) {
     if (name == "detached") return detached_case(count);
     if (name == "placed") return placed_case(count);
     if (name == "unjoined") return unjoined_case(count, stacks);
+    if (name == "deep") return deep_case(count);
     if (name == "moved") return moved_case(count, stacks);
     if (name == "parked") return parked_case(count, stacks);
     return 2;

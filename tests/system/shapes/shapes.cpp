@@ -2,6 +2,7 @@
 // Threads, locks, semaphores, latches and thread-local objects of the C++ interface: from every process, in the space and in static data.
 #include <ayatori/ayatori.hpp>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -388,6 +389,24 @@ void moved_threads() {
   }
 }
 
+// One that runs on is asked nothing when its object is moved.
+void moved_running() {
+  constexpr std::uint64_t kMoves = 2000;
+  ayatori::counting_semaphore<> go_on(0);
+  ayatori::thread t(ayatori::on(ayatori::process_count() - 1), [&go_on] { go_on.acquire(); });
+  {
+    const ayatori::pinned pinned;
+    const std::uint64_t before = ayatori::snapshot().messages_sent;
+    for (std::uint64_t i = 0; i < kMoves; ++i) {
+      ayatori::thread other(std::move(t));
+      t = std::move(other);
+    }
+    CHECK(ayatori::snapshot().messages_sent - before < kMoves);
+  }
+  go_on.release();
+  t.join();
+}
+
 int program(std::span<char*>) {
   old_timer([](ayatori::barrier& b) { b.arrive_and_wait(); });
   old_timer([](ayatori::barrier& b) { b.wait(b.arrive()); });
@@ -413,6 +432,7 @@ int program(std::span<char*>) {
   latches();
   locals();
   moved_threads();
+  moved_running();
   const unsigned from = written_from->load();
   CHECK(ayatori::process_count() == 1 || (from & (from - 1)) != 0);
   const int failed = failures->load();
