@@ -30,13 +30,13 @@ ucx=$(ucx_if_here)
 for transport in auto ${ucx:+shm+ucx}; do
   set -- a,b,c -n 5 --rsh "$here" --transport "$transport" --stats="$stats" --
   runs "$@" "$work/bin/fib" 36 && moved && shared
-  runs "$@" "$work/bin/cilksort" 300000 && moved && shared
+  runs "$@" "$work/bin/cilksort" 8000000 && moved && shared
   runs "$@" "$work/bin/locals" 20
 done
 for transport in tcp $ucx; do
   set -- a,b,c -n 5 --rsh "$here" --transport "$transport" --stats="$stats" --
   runs "$@" "$work/bin/fib" 36 && moved
-  runs "$@" "$work/bin/cilksort" 300000 && moved
+  runs "$@" "$work/bin/cilksort" 8000000 && moved
   runs "$@" "$work/bin/locals" 20
 done
 # Three processes a host: idle workers ask those of their own first. If they asked at random, three steals of five would come
@@ -86,8 +86,8 @@ if two_hosts 10.213.79; then
   for transport in auto tcp $ucx; do
     set -- "$one,$two" -n 4 --rsh "$apart" --transport "$transport" --stats="$stats" --
     runs "$@" "$work/bin/fib" 36 && moved
-    runs "$@" "$work/bin/cilksort" 300000 && moved
-    runs "$@" "$work/bin/nbody" 1024 --verify && moved
+    runs "$@" "$work/bin/cilksort" 8000000 && moved
+    runs "$@" "$work/bin/nbody" 8192 --verify && moved
     runs "$@" "$work/bin/nqueens" 11
     runs "$@" "$work/bin/locals" 10
   done
