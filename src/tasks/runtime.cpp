@@ -104,7 +104,7 @@ void released(int process) {
 
 void* writable(void* stack_address) { return gas::system_view(state().self) + gas::offset_of(stack_address); }
 
-// The used part of a stack that has come here becomes resident, with some room below for the next calls.
+// The used part of a stack that has come here becomes resident, and where its last page has little room for the next calls, two more.
 constexpr std::size_t kRoomForCalls = 1024;
 void map_stack(gas::SlotIndex slot, gas::PageIndex first_used, gas::PageIndex end) {
   const gas::PageIndex low = gas::slot_first(slot) + static_cast<gas::PageIndex>(dsm::kGuardPages);
@@ -421,7 +421,7 @@ void watch_end(pthread_t) {
 
 std::byte* fresh_stack_top(gas::SlotIndex slot) noexcept {
   // Stacks begin at different offsets of their pages, or all would share the same cache sets.
-  return gas::user_view() + (std::size_t{slot} + 1) * (gas::layout().slot_pages << gas::kPageShift) - (slot % 5) * 256;
+  return gas::user_view() + (std::size_t{slot} + 1) * (gas::layout().slot_pages << gas::kPageShift) - (slot % 8) * 256;
 }
 
 int next_victim(Worker& w) noexcept {
